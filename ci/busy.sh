@@ -1,13 +1,16 @@
 #!/bin/sh
-# Runs the whole suite again and again on a busy machine: beside two spinning programs for each processor, and several of
-# its test programs at the same time. `ci/busy.sh [PASSES [PROGRAMS]]` (1; three for each processor). Each pass adds a row
-# to `results/busy.md`, with what failed; the output of programs that failed is printed. Ends with 1 if a pass failed. No
-# part of the other checks.
+# Runs the whole suite on a busy machine: several test programs at a time, beside two spinning programs for each processor.
+# `ci/busy.sh [PASSES [PROGRAMS [PATTERN]]]` (1; three for each processor; all). Each pass adds a row to `results/busy.md`, which names the
+# tests that failed, and prints the last 80 lines of each program that failed. The exit status is 1 if a pass failed.
+# With PATTERN, a basic regular expression, only the programs whose names match it run, without the documentation tests, and
+# no row is kept. `.ci/run` does not call it.
 . "$(dirname "$0")/lib.sh"
 passes=${1:-1}
 programs=${2:-$((3 * $(nproc)))}
+pattern=${3:-}
 spinners=$((2 * $(nproc)))
 results=results/busy.md
+[ -z "$pattern" ] || results=/dev/null
 folder=$(mktemp -d)
 spinning=
 # shellcheck disable=SC2086,SC2317,SC2329 # one word for each process; called by the trap
@@ -18,7 +21,8 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates || echo +)
-# Cargo calls this in place of each test program, which then runs later. (Not so for the examples in the documentation.)
+# Cargo calls this in place of each test program: it records how the program is called, and each pass runs it. Cargo runs
+# the documentation tests after the programs.
 cat >"$folder/runner" <<'END'
 #!/bin/sh
 case $1 in */deps/*) ;; *) exec "$@" ;; esac
@@ -35,7 +39,7 @@ cargo test --workspace --locked --lib --bins --tests --examples --config "target
     cat "$folder/log" >&2
     exit 1
 }
-ls "$folder/list" >"$folder/names"
+find "$folder/list" -type f -printf "%f\n" | grep -e "$pattern" | sort >"$folder/names"
 say "the suite $passes times, $(wc -l <"$folder/names") programs, $programs at a time, beside $spinners that spin"
 for _ in $(seq "$spinners"); do
     sh -c 'while :; do :; done' &
@@ -47,7 +51,7 @@ sh "$1/list/$2" >"$1/logs/$2" 2>&1 || echo "$2" >>"$1/failed"
 END
 # shellcheck disable=SC2016 # no expansions
 [ -e "$results" ] || printf '%s\n' '# The suite on a busy machine' '' \
-    'Each row is one pass of `ci/busy.sh`: all test programs, and the examples in the documentation. A revision with `+` had changes that were not committed.' '' \
+    'Each row is one pass of `ci/busy.sh`: all test programs, and the documentation tests. A revision with `+` had changes in `crates` that were not committed.' '' \
     '| date | revision | processors | spinning programs | test programs at a time | minutes | passed | failed | which |' \
     '| --- | --- | --- | --- | --- | --- | --- | --- | --- |' >"$results"
 worst=0
@@ -57,7 +61,7 @@ for _ in $(seq "$passes"); do
     : >"$folder/failed"
     began=$(date +%s)
     xargs -P "$programs" -n 1 sh "$folder/one" "$folder" <"$folder/names"
-    cargo test --workspace --locked --doc >"$folder/logs/documentation" 2>&1 || echo documentation >>"$folder/failed"
+    [ -n "$pattern" ] || cargo test --workspace --locked --doc >"$folder/logs/documentation" 2>&1 || echo documentation >>"$folder/failed"
     minutes=$((($(date +%s) - began + 30) / 60))
     passed=$(cat "$folder/logs/"* | sed -n 's/^test result: .* \([0-9]*\) passed.*/\1/p' | awk '{ sum += $1 } END { print sum + 0 }')
     while read -r name; do

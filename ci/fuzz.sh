@@ -4,8 +4,9 @@
 # hangs is kept below `fuzz/artifacts`, and the script fails. It needs a nightly toolchain, and a C++ compiler for the
 # fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed.
 #
-# The inputs of `fuzz/corpus.tar.gz` come first. What a run finds in addition goes to a folder in the build directory;
-# `ci/fuzz.sh --keep` adds those of them to the archive that reach other code than the rest.
+# The inputs of `fuzz/corpus` come first; if the folder does not exist, it is unpacked from `fuzz/corpus.tar.gz`. What a run
+# finds in addition goes to a folder in the build directory. `ci/fuzz.sh --keep [TARGET…]` unpacks the archive, too, reduces
+# all of them to the inputs that reach different code, and writes these to the archive.
 #
 # `ci/fuzz.sh --kept` runs the inputs of the archive, and as many that are changed at random, as ordinary tests, which
 # need no nightly toolchain.
@@ -13,7 +14,7 @@
 if [ "${1:-}" = --kept ]; then
     say "kept inputs of the fuzz targets"
     if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml --locked; then
-        echo "skipped: the dependencies of fuzz/ cannot be had"
+        echo "skipped: cargo fetch failed for fuzz/ (is there no network, or is fuzz/Cargo.lock out of date?)"
         exit 0
     fi
     cargo test --manifest-path fuzz/Cargo.toml --locked --no-default-features --test corpus \
@@ -25,6 +26,8 @@ keep=
 if [ "${1:-}" = --keep ]; then
     keep=1
     shift
+    # An older folder may lack inputs of a newer archive.
+    tar -C fuzz -xzf fuzz/corpus.tar.gz
     count=
     limit=
     say "fuzzing, choice of inputs to keep"

@@ -11,7 +11,7 @@ use std::sync::Once;
 /// The longest input; as in `ci/fuzz.sh`.
 const LONGEST: usize = 400;
 
-/// The kept inputs of a target. The archive is that of all targets.
+/// The kept inputs of a target. One archive holds those of all targets.
 fn kept(target: &str) -> Vec<Vec<u8>> {
     static UNPACKED: Once = Once::new();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -28,12 +28,13 @@ fn kept(target: &str) -> Vec<Vec<u8>> {
     let mut inputs: Vec<_> = files
         .map(|file| std::fs::read(file.unwrap().path()).unwrap())
         .collect();
-    // The system returns them in an order of its own.
+    // `read_dir` has no fixed order; with one, a seed repeats a run.
     inputs.sort();
     inputs
 }
 
-/// Another input: some bytes changed, removed or added, or the end of a second one behind the beginning of this one.
+/// A changed input, by one to four steps: each changes, removes or adds a byte, or replaces the end by the end of a second
+/// input.
 fn changed(input: &[u8], second: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut input = input.to_vec();
     for _ in 0..=rng.u32(..4) {
@@ -56,7 +57,7 @@ fn changed(input: &[u8], second: &[u8], rng: &mut Rng) -> Vec<u8> {
 fn all<I: for<'a> Arbitrary<'a>>(target: &'static str, mut run: impl FnMut(I)) {
     let trial = Trial::begin(target);
     let mut run = |bytes: &[u8]| {
-        // What is too short is none.
+        // An input that is too short is skipped.
         if let Ok(input) = I::arbitrary_take_rest(Unstructured::new(bytes)) {
             run(input);
         }

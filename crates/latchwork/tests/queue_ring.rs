@@ -13,7 +13,7 @@ use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
 use std::sync::Barrier;
 use std::thread;
 
-/// How often tasks meet at a point where both of them are in a race.
+/// How many times a race is repeated.
 const ROUNDS: u32 = 5_000;
 
 fn region() -> Region {

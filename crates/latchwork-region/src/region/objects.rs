@@ -58,9 +58,9 @@ impl Region {
         Ok((block, layout.size()))
     }
 
-    /// Runs `open` on the object of this name. If there is none, or `open` returns `None`, since the object has ended
-    /// meanwhile, `begin` starts an object that has ended, or never began. If that fails, objects that have ended are searched for,
-    /// and it is tried once more. The directory's lock is held, without which no object begins.
+    /// Runs `open` on the object of this name. `open` returns `None` if the object has ended. Then, or if there is no object
+    /// of this name, runs `begin` on memory without an object, in which `begin` starts a new one. If that fails, searches all
+    /// names for objects that have ended, and tries once more. The directory's lock is held, without which no object begins.
     #[doc(hidden)]
     pub fn reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,
@@ -96,7 +96,7 @@ impl Region {
             let entry = directory.entry_with_object::<T>(name, is_usable)?;
             let block = entry.object().ok_or(ObjectError::Damaged)?;
             let object = reused_in::<T>((block, bytes))?;
-            // If `begin` panics, the name is that of an object that has ended.
+            // If `begin` panics, the name stays with an object that has ended. The next creation searches for it.
             let panic = OnDrop(|| self.inner().search_next_time(T::KIND));
             let begun = begin(object);
             core::mem::forget(panic);
@@ -106,14 +106,15 @@ impl Region {
             begun
         };
         begin_in_one().or_else(|_: E| {
-            // For lack of names or memory, perhaps, which objects that have ended may have.
+            // Perhaps for lack of names or memory, and objects that have ended may still have some.
             directory.search_for_ended::<T>();
             look_at_spares();
             begin_in_one()
         })
     }
 
-    /// Runs `open` on the object of this name, under the directory's lock. It returns `None` if the object has ended.
+    /// Runs `open` on the object of this name, under the directory's lock. If `open` returns `None`, the object has ended,
+    /// and the result is [`ObjectError::NotFound`].
     #[doc(hidden)]
     pub fn find_reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,

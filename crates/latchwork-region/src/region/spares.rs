@@ -5,10 +5,10 @@
 //!
 //! - While an object has a name, its link, which only the lists use, holds the number of its entry. The number is only a
 //!   hint, since a kill may come before it is stored: the entry must name the object.
-//! - An object may have ended and still have its name, if a task was killed in between. So all names are searched for
-//!   such objects when the region has detected a death since the last search, after a release has failed, and when a
-//!   creation fails, as it does for lack of names or memory. A search for such a reason also looks at all spares, since some
-//!   may have memory that a dead task left.
+//! - An object may have ended and still have its name, if a task was killed in between. So a creation searches all names
+//!   for such objects if the region has detected a death since the last search, if a release has failed or a creation has
+//!   panicked since, and if the creation itself fails, for example for lack of names or memory. It then also looks at all
+//!   spares, since some may have memory that a dead task left.
 #![allow(unsafe_code)]
 
 use super::Inner;
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(names(&region), 0);
     }
 
-    /// It may have failed for lack of memory that an object has which ended elsewhere.
+    /// An object that has ended and still has its name may have the memory that the creation lacks.
     #[test]
     fn a_creation_that_fails_is_tried_again_after_a_search() {
         let region = region();
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(names(&region), 1);
     }
 
-    /// As only the file of a hostile task has it.
+    /// Only a hostile task makes such a list of spares.
     #[test]
     fn a_spare_that_has_not_ended_is_not_used() {
         let region = region();
@@ -388,7 +388,7 @@ mod tests {
         assert!(!core::ptr::eq(lives, other));
     }
 
-    /// Another task ends the object that was found: the name gets another one.
+    /// Another task ends the object while `open` runs. The name then gets a new object.
     #[test]
     fn an_object_that_ends_as_it_is_opened_is_not_opened() {
         let region = region();

@@ -51,7 +51,7 @@ impl<'r> ObjectRef<'r> {
         site: Site,
     ) -> Result<(Self, &'r S), SemaphoreError> {
         let inner = region.inner();
-        // The semaphore of a place; a task that `begins` creates it there if there is none.
+        // Opens the semaphore at a place. If there is none, creates it if `begins` names the caller, or else returns `None`.
         let at = |place: &'r S, begins: Option<Caller<'r>>| {
             let core = place.core();
             let _locked = Locked::new(inner, core)?;

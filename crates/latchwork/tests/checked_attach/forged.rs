@@ -174,7 +174,8 @@ fn a_name_that_is_half_moved_is_accepted_only_if_it_goes_where_it_belongs() {
         matches!(refused, Err(AttachError::Damaged(_))),
         "{refused:?}"
     );
-    // It is moved to the end. A semaphore that has not ended, as no task moves one, is in memory that is not used again.
+    // The attach finishes the move. The semaphore has not ended (no task moves such a semaphore), so its memory is not used
+    // again.
     let made = attach(true, &|bytes| _ = move_it(bytes, "living", alive)).unwrap();
     assert!(
         made.contains(&ended) && !made.contains(&alive) && made[0] != made[1],

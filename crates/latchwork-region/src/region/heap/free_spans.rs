@@ -224,8 +224,9 @@ impl Heap {
     }
 }
 
-/// The spans that a task freed last, or none (the highest number). The next ones come from elsewhere, so that a task does
-/// not go through all memory step by step.
+/// Takes a task's hint: the span, or the head of the run, that it freed last, or `u32::MAX` if there is none. The hint is
+/// cleared, and the next claim begins at the common hint: a hint that moved on with each claim would lead the task through
+/// all memory.
 pub(super) fn take_near(near: &AtomicU32) -> u32 {
     let index = near.load(Relaxed).wrapping_sub(1);
     near.store(0, Relaxed);
@@ -233,7 +234,7 @@ pub(super) fn take_near(near: &AtomicU32) -> u32 {
     index
 }
 
-/// The task takes this span first when it needs one.
+/// Sets a task's hint: its next claim tries `span` first.
 pub(super) fn set_near(near: &AtomicU32, span: u32) {
     near.store(span.wrapping_add(1), Relaxed);
     kill_point!();

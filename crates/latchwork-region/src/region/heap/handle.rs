@@ -176,8 +176,8 @@ impl Heap {
     #[inline(always)]
     pub(super) fn entry(&self, span: u32) -> &AtomicU64 {
         debug_assert!(span < self.layout.max_spans);
-        // SAFETY: the table has whole blocks of entries for `max_spans` spans, and callers take indices from addresses
-        // checked by `offset_of` and from the heap's own lists.
+        // SAFETY: the table has `max_spans` entries, rounded up to whole blocks, and `place_of` stays within the block of
+        // its span. Callers take indices from addresses checked by `offset_of` and from the heap's own lists.
         unsafe { self.table.add(place_of(span as usize)).as_ref() }
     }
 

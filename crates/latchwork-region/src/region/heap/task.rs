@@ -79,9 +79,10 @@ pub(super) const PENDING_WORDS: usize = 16;
 pub struct TaskHeap {
     pub(super) bins: [Bin; CLASS_COUNT],
     pub(super) intent: Intent,
-    /// The single span that the task freed last, as index + 1; 0 if it has taken it again.
+    /// The single span that the task freed last, as index + 1; 0 if there is none, or if the task has tried to claim it
+    /// since. A hint.
     pub(super) near: AtomicU32,
-    /// The same for a run of several.
+    /// The same for the head of a run of several spans.
     pub(super) near_run: AtomicU32,
     /// One bit for each word of `pending` that is not 0.
     pub(super) pending_words: AtomicU64,

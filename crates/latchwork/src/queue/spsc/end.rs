@@ -282,7 +282,8 @@ impl Drop for End<'_> {
         // In the child of a fork the end is the parent's.
         if inner.is_me(self.owner) {
             self.free();
-            // With the fence in `begin_life_after`: this task sees the deletion, or the deleting task the free end.
+            // Pairs with the fence in `begin_life_after`: this task sees the deletion, or the deleting task sees that the end is
+            // free, or both.
             fence(Ordering::SeqCst);
             if !self.queue.is_alive() {
                 self.queue.clear_away();

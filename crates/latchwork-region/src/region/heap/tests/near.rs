@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// They do not race for the spans at which the common hints point.
+/// So tasks do not compete for the span at the common hint.
 #[test]
 fn each_task_takes_first_what_it_freed_last() {
     for spans in [1, 2] {
@@ -36,7 +36,7 @@ fn a_task_that_frees_a_run_does_not_cut_it_up_for_a_single_span() {
     region.assert_empty(&[task]);
 }
 
-/// Blocks that one task allocates and another one frees do not lead through all memory.
+/// A task whose blocks another task frees does not go through all memory.
 #[test]
 fn spans_that_another_task_frees_are_used_again() {
     let region = Region::new(64);
