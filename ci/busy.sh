@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the whole suite on a busy machine: several test programs at a time, beside two spinning programs for each processor.
-# `ci/busy.sh [PASSES [PROGRAMS [PATTERN]]]` (1; three for each processor; all). Each pass adds a row to `results/busy.md`, which names the
-# tests that failed, and prints the last 80 lines of each program that failed. The exit status is 1 if a pass failed.
+# `ci/busy.sh [PASSES [PROGRAMS [PATTERN]]]` (1; three for each processor; all). Each pass adds a row to
+# `results/busy.md`, which names the tests that failed, and prints the last 80 lines of each program that failed. The exit
+# status is 1 if a pass failed.
 # With PATTERN, a basic regular expression, only the programs whose names match it run, without the documentation tests, and
 # no row is kept. `.ci/run` does not call it.
 . "$(dirname "$0")/lib.sh"
@@ -15,7 +16,7 @@ folder=$(mktemp -d)
 spinning=
 # shellcheck disable=SC2086,SC2317,SC2329 # one word for each process; called by the trap
 finish() {
-    [ -z "$spinning" ] || kill $spinning
+    [ -z "$spinning" ] || kill $spinning 2>/dev/null || true
     rm -rf "$folder"
 }
 trap finish EXIT
@@ -40,6 +41,7 @@ cargo test --workspace --locked --lib --bins --tests --examples --config "target
     exit 1
 }
 find "$folder/list" -type f -printf "%f\n" | grep -e "$pattern" | sort >"$folder/names"
+[ -s "$folder/names" ] || { echo "no test program has such a name" >&2; exit 1; }
 say "the suite $passes times, $(wc -l <"$folder/names") programs, $programs at a time, beside $spinners that spin"
 for _ in $(seq "$spinners"); do
     sh -c 'while :; do :; done' &

@@ -13,8 +13,11 @@
 . "$(dirname "$0")/lib.sh"
 if [ "${1:-}" = --kept ]; then
     say "kept inputs of the fuzz targets"
-    if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml --locked; then
-        echo "skipped: cargo fetch failed for fuzz/ (is there no network, or is fuzz/Cargo.lock out of date?)"
+    if ! said=$(cargo fetch --quiet --manifest-path fuzz/Cargo.toml --locked 2>&1); then
+        echo "$said" >&2
+        # Cargo names the option where the lock file is out of date.
+        case $said in *--locked*) exit 1 ;; esac
+        echo "skipped: the dependencies of fuzz/ cannot be fetched"
         exit 0
     fi
     cargo test --manifest-path fuzz/Cargo.toml --locked --no-default-features --test corpus \

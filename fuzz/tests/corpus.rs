@@ -16,6 +16,8 @@ fn kept(target: &str) -> Vec<Vec<u8>> {
     static UNPACKED: Once = Once::new();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     UNPACKED.call_once(|| {
+        // That of an earlier archive.
+        let _ = std::fs::remove_dir_all(folder.join("corpus"));
         let unpacked = Command::new("tar")
             .arg("-xzf")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus.tar.gz"))

@@ -1,8 +1,8 @@
 //! The calling thread as a task of regions: which it is attached to, and how a lock names it that lies in one.
 //!
 //! A region lock contains the *identity* of its owner: the slot and the slot's generation, which name one task of the
-//! region for ever. Low half: the generation, which is not 0. High half: the slot, counted from 1, in the upper 16 bits; the lower 16
-//! bits are 0, and a lock has them for its flags.
+//! region for ever. Low half: the generation, which is not 0. High half: the slot, counted from 1, in the
+//! upper 16 bits; the lower 16 bits are 0, and a lock has them for its flags.
 //!
 //! The record of a thread has the identity for the region of its first attachment at a fixed place, so that the fast
 //! path of a lock finds it with one comparison. Locks in other regions take their slow path: it searches the
