@@ -1,6 +1,6 @@
 //! `run --heal`: wake-ups that glibc loses, waits that no task can end, and all that must stay as it is.
 
-use latchwork_testkit::{Leftover, Trial, Watchdog, output_of};
+use latchwork_testkit::{Leftover, Trial, Watchdog, output_of, receive_patiently};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -191,7 +191,7 @@ fn an_ended_owner_is_reported_and_nothing_else_happens() {
             BufReader::new(errors).read_line(&mut line).unwrap();
             let _ = send.send(line);
         });
-        let line = receive.recv_timeout(Watchdog::patience());
+        let line = receive_patiently(&receive);
         let is_waiting = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();

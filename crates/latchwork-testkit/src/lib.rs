@@ -10,6 +10,7 @@
 //! | [`Namespace`] | a PID namespace, and its end as a whole |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
+//! | [`Patience`] | how long a test waits before it takes a hang for certain |
 //! | [`compile`] | a program in C |
 //! | [`bodies`] | what every lock must do, for the tests of several crates |
 //! | [`priority`] | policies and priorities |
@@ -29,7 +30,7 @@
 //! `LATCHWORK_MODEL_STATES` asks [`explore`] for large bounds, of at most so many states in each model, and
 //! `LATCHWORK_MODEL_REPORT` names a file to which it then appends how many there were, as JSON;
 //! `LATCHWORK_CONFORMANCE` names a file to which the conformance report goes, as JSON;
-//! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
+//! `LATCHWORK_WATCHDOG` is the [`Patience`] in seconds, 120 by default. The long run:
 //!
 //! ```text
 //! LATCHWORK_KILLS=8 cargo test --release -p latchwork --test 'kill_*' -- --nocapture
@@ -49,6 +50,7 @@ mod leftover;
 mod mapped;
 mod namespace;
 mod page;
+mod patience;
 pub mod priority;
 mod program;
 mod seed;
@@ -66,7 +68,8 @@ pub use leftover::Leftover;
 pub use mapped::Mapped;
 pub use namespace::Namespace;
 pub use page::Page;
-pub use program::output_of;
+pub use patience::Patience;
+pub use program::{output_of, receive_patiently};
 pub use seed::Seed;
 pub use storm::{Storm, Worker};
 pub use thread_id::ThreadId;

@@ -1,15 +1,14 @@
 //! Ends a test that hangs, and prints what each task was doing.
 
-use crate::{child, leftover};
+use crate::{Patience, child, leftover};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-/// Aborts the process when there was no [progress](Self::progress) for a long time.
+/// Aborts the process when there was no [progress](Self::progress) until the [`Patience`] was over.
 ///
-/// The time-out says nothing about speed: it is far beyond what a test needs on a busy machine.
+/// The time-out says nothing about speed: it is far beyond what a test needs.
 ///
 /// A sign of progress is a single addition, which never blocks. A channel would not do: in some tests the callers have
 /// real-time priorities, and could wait in it for ever for a sender of lower priority that they keep from the
@@ -27,34 +26,24 @@ struct Signs {
 }
 
 impl Watchdog {
-    /// How long a test may make no progress, or a program of a test may run: `LATCHWORK_WATCHDOG`, in seconds, or 120 s.
-    #[must_use]
-    pub fn patience() -> Duration {
-        let text = std::env::var("LATCHWORK_WATCHDOG").ok();
-        let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(120);
-        Duration::from_secs(seconds)
-    }
-
     /// Watches until it is dropped.
     ///
     /// # Panics
     /// If no thread can be started.
     #[must_use]
     pub fn start(message: String) -> Self {
-        let patience = Self::patience();
-        let seconds = patience.as_secs();
         let signs = Arc::new(Signs::default());
         let seen = Arc::clone(&signs);
         let watch = move || {
-            let (mut last, mut since) = (0, Instant::now());
+            let (mut last, mut patience) = (0, Patience::new());
             // Relaxed, here and below: nothing else depends on a sign, and `unpark` ends the sleep.
             while !seen.is_over.load(Relaxed) {
-                std::thread::park_timeout(patience / 8);
+                std::thread::park_timeout(Patience::between_looks());
                 let progress = seen.progress.load(Relaxed);
                 if progress != last {
-                    (last, since) = (progress, Instant::now());
-                } else if since.elapsed() >= patience && !seen.is_over.load(Relaxed) {
-                    bite(&message, seconds);
+                    (last, patience) = (progress, Patience::new());
+                } else if patience.is_over() && !seen.is_over.load(Relaxed) {
+                    bite(&message);
                 }
             }
         };
@@ -74,7 +63,8 @@ impl Watchdog {
     }
 }
 
-fn bite(message: &str, seconds: u64) -> ! {
+fn bite(message: &str) -> ! {
+    let seconds = Patience::whole().as_secs();
     let mut out = format!("\nWATCHDOG: no progress for {seconds} s: {message}\n");
     let me = std::process::id();
     let tasks = std::fs::read_dir(format!("/proc/{me}/task"))

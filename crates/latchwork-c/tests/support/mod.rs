@@ -1,11 +1,11 @@
 //! Programs in C and C++, compiled against an installation of the library that was just built.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use latchwork_testkit::Watchdog;
+use latchwork_testkit::Patience;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// With musl, the installation has no shared library, and each program is static.
 pub const MUSL: bool = cfg!(target_env = "musl");
@@ -200,9 +200,9 @@ pub fn finish(command: &mut Command) -> Output {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = child.unwrap();
-    let end = Instant::now() + Watchdog::patience();
+    let mut patience = Patience::new();
     while child.try_wait().unwrap().is_none() {
-        if Instant::now() > end {
+        if patience.is_over() {
             child.kill().unwrap();
             let output = child.wait_with_output().unwrap();
             panic!(

@@ -6,7 +6,6 @@ mod fault;
 mod mock;
 
 use fault::Fault;
-use latchwork_testkit::Watchdog;
 use latchwork_testkit::conformance::semaphores;
 use latchwork_testkit::conformance::{Report, Table};
 use mock::Mock;
@@ -14,8 +13,8 @@ use std::sync::Arc;
 
 #[test]
 fn conforming_semaphores_pass() {
-    let _watchdog = Watchdog::start("conforming_semaphores_pass".to_owned());
-    let report = semaphores::run(&Arc::new(Mock::new(None)));
+    let mock = Mock::new("conforming_semaphores_pass", None);
+    let report = semaphores::run(&Arc::new(mock));
     report.assert_passed();
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!(json["actions"].as_array().unwrap().len(), 29);
@@ -23,8 +22,7 @@ fn conforming_semaphores_pass() {
 
 #[test]
 fn waiters_that_do_not_sleep_are_waited_for() {
-    let _watchdog = Watchdog::start("waiters_that_do_not_sleep_are_waited_for".to_owned());
-    let mock = Arc::new(Mock::spinning());
+    let mock = Arc::new(Mock::spinning("waiters_that_do_not_sleep_are_waited_for"));
     let actions = [
         "rtems/sem/delete",
         "rtems/sem/obtain",
@@ -62,9 +60,9 @@ const FAULTS: [(Fault, &str); 15] = [
 
 #[test]
 fn each_mistake_is_detected_by_its_action() {
-    let _watchdog = Watchdog::start("each_mistake_is_detected_by_its_action".to_owned());
     for (fault, action) in FAULTS {
-        let mock = Arc::new(Mock::new(Some(fault)));
+        let mock = Mock::new("each_mistake_is_detected_by_its_action", Some(fault));
+        let mock = Arc::new(mock);
         let report = semaphores::run_action(&mock, Table::named(action));
         let first = report.failed.first();
         let first = first.unwrap_or_else(|| panic!("{action} did not notice {fault:?}"));

@@ -3,14 +3,16 @@
 
 use crate::class::{Class, class_of};
 use crate::fault::Fault;
+use latchwork_testkit::Watchdog;
 use latchwork_testkit::conformance::semaphores::{ClassicSemaphores, attribute, status};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-#[derive(Default)]
 pub struct Mock {
+    /// Each creation is progress.
+    watchdog: Watchdog,
     state: Mutex<State>,
     changed: Condvar,
     fault: Option<Fault>,
@@ -83,17 +85,21 @@ impl Object {
 }
 
 impl Mock {
-    pub fn new(fault: Option<Fault>) -> Self {
+    /// Its watchdog watches the test.
+    pub fn new(test: &str, fault: Option<Fault>) -> Self {
         Self {
+            watchdog: Watchdog::start(test.to_owned()),
+            state: Mutex::default(),
+            changed: Condvar::new(),
             fault,
-            ..Self::default()
+            spins: false,
         }
     }
 
-    pub fn spinning() -> Self {
+    pub fn spinning(test: &str) -> Self {
         Self {
             spins: true,
-            ..Self::default()
+            ..Self::new(test, None)
         }
     }
 
@@ -203,6 +209,7 @@ impl ClassicSemaphores for Mock {
         ceiling: u32,
         id: Option<&mut u32>,
     ) -> u32 {
+        self.watchdog.progress();
         let mut state = self.lock();
         if name == 0 {
             return status::INVALID_NAME;

@@ -44,8 +44,15 @@ pub fn rustc() -> Command {
 }
 
 /// A call that compiles for another target and finds the library that was built for it beside this one; `None`, and a
-/// line that says so, if there is none.
+/// line that names what is missing, if there is none, or if the compiler lacks the target.
 pub fn rustc_for(target: &str) -> Option<Command> {
+    let mut asks = compiler();
+    asks.args(["--target", target, "--print", "target-libdir"]);
+    let answer = asks.output().expect("the compiler's folder of libraries");
+    if !Path::new(String::from_utf8_lossy(&answer.stdout).trim()).is_dir() {
+        println!("skipped: the compiler has no standard library for {target}");
+        return None;
+    }
     // TARGET/PROFILE/deps, and TARGET/TRIPLE/PROFILE/deps.
     let own = own_folder();
     let profile = own.parent().unwrap();
