@@ -3,17 +3,19 @@
 //! One sender and one receiver with a capacity of 1 or 2 and messages that are cells of loom's, which
 //! notices two that touch one at a time. Properties: messages arrive in order and whole, no place is
 //! overwritten before it was read, no wake-up is lost (a lost one ends as loom's deadlock), all who watch
-//! are told, a deletion ends all waits, and with nobody asleep there is no system call. Every model has a negative twin.
+//! are told, a deletion ends all waits, a deleted ring's body is freed once nobody has a side, and with nobody asleep there
+//! is no system call. Every model has a negative twin.
 //!
-//! Left out: the copies themselves, claims, deaths (`region/park.rs` and the kill tests), the polls
-//! before the sleep. Indices do not wrap.
+//! Left out: the copies themselves, deaths (`region/park.rs` and the kill tests), the polls before the sleep. Indices do
+//! not wrap.
 #![cfg(loom)]
 
-use latchwork::model::{Ring, SOON, Scene, Side};
+use latchwork::model::{AtomicU64, Ring, SOON, Scene, Side};
 use latchwork::negative_twin;
 use latchwork::time::Deadline;
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 struct Mail {
@@ -131,6 +133,74 @@ fn deleted() {
     watcher.join().unwrap();
 }
 
+/// A deleted ring whose body one task frees, as `queue/spsc/end.rs` does, under a lock.
+struct Claimed {
+    ring: Ring,
+    /// 0: nobody has the side.
+    claims: [AtomicU64; 2],
+    /// Whether the body has been freed.
+    freed: Mutex<bool>,
+}
+
+impl Claimed {
+    fn claim(&self, side: usize) -> bool {
+        self.claims[side]
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    fn clear_away(&self) {
+        let mut freed = self.freed.lock().unwrap();
+        if !self.claim(0) {
+            return;
+        }
+        if self.claim(1) {
+            assert!(!*freed);
+            *freed = true;
+            // The claims stay, so that no other task succeeds.
+            return;
+        }
+        self.ring.give_up(&self.claims[0]);
+    }
+
+    fn give_up(&self, side: usize) {
+        if self.ring.give_up(&self.claims[side]) {
+            self.clear_away();
+        }
+    }
+}
+
+/// A ring is deleted while one task gives up a side, and another claims the other side and finds the ring deleted, or not.
+fn given_up() {
+    let claimed = Arc::new(Claimed {
+        ring: Ring::default(),
+        claims: [0, 1].map(AtomicU64::new),
+        freed: Mutex::new(false),
+    });
+    let last = {
+        let claimed = Arc::clone(&claimed);
+        thread::spawn(move || claimed.give_up(1))
+    };
+    let late = {
+        let claimed = Arc::clone(&claimed);
+        thread::spawn(move || {
+            if claimed.claim(0) {
+                claimed.give_up(0);
+            }
+        })
+    };
+    claimed.ring.delete();
+    claimed.clear_away();
+    last.join().unwrap();
+    late.join().unwrap();
+    assert!(*claimed.freed.lock().unwrap(), "nobody has freed the body");
+}
+
+#[test]
+fn a_deleted_ring_is_cleared_away_by_whoever_is_last() {
+    Scene::default().explore(Some(3), given_up);
+}
+
 #[test]
 fn all_who_watch_are_told() {
     Scene::default().explore(Some(3), watched);
@@ -171,6 +241,14 @@ fn with_nobody_asleep_there_is_no_system_call() {
         assert!(mail.receive(0, None));
     });
 }
+
+negative_twin!(
+    twin_side_that_is_given_up_without_a_barrier_is_found,
+    RingGivesUpUnordered,
+    "nobody has freed the body",
+    Some(3),
+    given_up
+);
 
 negative_twin!(
     twin_tail_without_release_is_found,

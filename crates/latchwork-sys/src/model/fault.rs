@@ -83,6 +83,8 @@ pub enum Fault {
     RingForgetsWatchers,
     /// A task that deletes a ring wakes its sleepers before the ring is deleted.
     RingDeletesLate,
+    /// The check for a deletion may overtake the store that gives up a side of a ring.
+    RingGivesUpUnordered,
     /// A completer wakes no waiter if one is counted.
     CompleterSkipsSingleWaiter,
     /// A completion is published without Release.

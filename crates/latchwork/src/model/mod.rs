@@ -14,6 +14,7 @@ pub use latchwork_sys::model::{
 };
 pub use semaphore::{SemaphoreKind, Semaphores, Waited};
 
+pub use crate::atomic::AtomicU64;
 use crate::sys::futex;
 use crate::time::Deadline;
 
@@ -45,11 +46,11 @@ impl Sleepers {
 }
 
 /// `queue/lane.rs`, with two places.
-pub struct Lane([crate::atomic::AtomicU64; 2]);
+pub struct Lane([AtomicU64; 2]);
 
 impl Default for Lane {
     fn default() -> Self {
-        Self([0, 0].map(crate::atomic::AtomicU64::new))
+        Self([0, 0].map(AtomicU64::new))
     }
 }
 
@@ -88,6 +89,16 @@ impl Ring {
     /// Deletes the ring.
     pub fn delete(&self) {
         assert!(self.0.begin_life_after(0));
+    }
+
+    /// Whether the ring was deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.0.life() != 0
+    }
+
+    /// Gives up a side, by its claim word; returns whether the ring was deleted.
+    pub fn give_up(&self, claim: &AtomicU64) -> bool {
+        self.0.give_up(claim, 0)
     }
 
     /// The loop of a watcher: waits until the sender has reached `index`, or the ring was deleted.

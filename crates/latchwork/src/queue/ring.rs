@@ -29,15 +29,22 @@
 //! *Orderings:* SYNC tail: Release by the sender, Acquire by the receiver's read. SYNC head: Release by the receiver,
 //! Acquire by the sender's read. SYNC sleep: the barriers above.
 //!
+//! *A deleted ring is cleared away.* A claim word for each side names the task that has it. Its body is freed under a lock
+//! by a task that finds the ring deleted and claims both sides. The deleting task tries that after it has stored the new life,
+//! and a task that gives up a side tries it if it finds a new life. One of them succeeds. Each of the two stores, and then reads
+//! what the other one has stored, with a full barrier between: so the second of them sees both, unless a third task has a side,
+//! and then that is the one to give up last.
+//!
 //! *Elision:* while no task sleeps, no system call is made. *Cost:* one read-modify-write for each message or batch on
 //! each side, on a line that the other side reads when it has used up what it knew of.
 //!
 //! *Checked by:* `tests/loom_ring.rs` (capacity 1 and 2, up to three messages, deadlines, spurious wake-ups, watchers,
-//! deletion), with negative twins: each index without Release, a sleeper that does not check again, either barrier left
-//! out, a word that is not cleared, watchers that are forgotten, a deletion that is notified before it is stored.
+//! deletion, sides that are given up meanwhile), with negative twins: each index without Release, a sleeper that does not
+//! check again, either barrier left out, a word that is not cleared, watchers that are forgotten, a deletion that is notified
+//! before it is stored, a side that is given up without a barrier.
 
 use super::{line::Line, sleepers::Sleepers};
-use crate::atomic::{AtomicU32, Ordering, fence_after_update, unless_fault};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
 /// See the module.
@@ -166,6 +173,16 @@ impl Ring {
             wake_all();
         }
         begun
+    }
+
+    /// Gives up a side, whose claim word contains the calling task. Returns whether the life after `life` has begun: the
+    /// caller must then look whether the deleted ring can be cleared away.
+    pub(crate) fn give_up(&self, claim: &AtomicU64, life: u32) -> bool {
+        // Release: pairs with the Acquire of the next claim.
+        claim.store(0, Ordering::Release);
+        // Pairs with the barrier in `begin_life_after`.
+        unless_fault!(RingGivesUpUnordered, fence(Ordering::SeqCst), ());
+        self.life() != life
     }
 
     /// No side sleeps: whoever did has ended.

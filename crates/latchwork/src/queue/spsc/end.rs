@@ -5,7 +5,6 @@
 use super::super::{ControlError, QueueError, Wait, error::Failure, ring::Side};
 use super::handle::{ClaimError, Spsc, layout};
 use crate::atomic::Ordering::{self, Relaxed};
-use crate::atomic::fence;
 use crate::hook::{Kind, Waiting};
 use crate::region::{AttachError, ObjectError, Parked, Task};
 use crate::{backoff::ExponentialBackoff, region::heap::Owner};
@@ -153,11 +152,13 @@ impl<'r> End<'r> {
         })
     }
 
-    /// Gives up the claim.
-    pub(super) fn free(&self) {
-        // Release: pairs with the Acquire of the next claim.
-        self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
+    /// Gives up the claim; returns whether the handle's ring has been deleted.
+    pub(super) fn free(&self) -> bool {
+        let core = self.queue.core;
+        let claim = &core.claims[self.side as usize];
+        let is_deleted = core.ring.give_up(claim, self.queue.life);
         self.queue.inner().slots()[usize::from(self.owner.slot())].message_finished();
+        is_deleted
     }
 
     /// Whether the handle's ring still lives.
@@ -280,14 +281,8 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         let inner = self.queue.inner();
         // In the child of a fork the end is the parent's.
-        if inner.is_me(self.owner) {
-            self.free();
-            // Pairs with the fence in `begin_life_after`: this task sees the deletion, or the deleting task sees that the end is
-            // free, or both.
-            fence(Ordering::SeqCst);
-            if !self.queue.is_alive() {
-                self.queue.clear_away();
-            }
+        if inner.is_me(self.owner) && self.free() {
+            self.queue.clear_away();
         }
     }
 }
