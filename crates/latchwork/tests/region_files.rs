@@ -36,6 +36,43 @@ fn visitor(name: &str, step: &AtomicU32) -> Child {
     })
 }
 
+/// Each of two processes sees the other one's task, or its file lock, or neither: one of them removes the name.
+#[test]
+fn the_last_of_two_that_leave_at_once_removes_the_name() {
+    const ROUNDS: u32 = 500;
+    isolated(|| {
+        let (name, _file) = Leftover::region("at-once");
+        let step = Page::<AtomicU32>::new();
+        // Without a sleep: both leave at the same time.
+        let reached = |number| {
+            while step.load(Ordering::Acquire) < number {
+                std::thread::yield_now();
+            }
+        };
+        let peer = fork(|| {
+            for round in (0..ROUNDS).map(|round| round * 3) {
+                reached(round + 1);
+                let region = options().attach(&name).unwrap();
+                region.join("peer").unwrap();
+                step.store(round + 2, Ordering::Release);
+                region.detach().unwrap();
+                step.store(round + 3, Ordering::Release);
+            }
+        });
+        for round in (0..ROUNDS).map(|round| round * 3) {
+            let region = unlinked_at_last(&name);
+            region.join("first").unwrap();
+            let path = region.path().unwrap().to_owned();
+            step.store(round + 1, Ordering::Release);
+            reached(round + 2);
+            region.detach().unwrap();
+            reached(round + 3);
+            assert!(!path.exists(), "in round {}", round / 3);
+        }
+        peer.succeed();
+    });
+}
+
 fn collect(name: &str) -> leftovers::Outcome {
     let mut found = remove_unused(&[name.to_owned()], false).unwrap();
     found.remove(0).outcome

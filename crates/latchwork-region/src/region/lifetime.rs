@@ -37,10 +37,9 @@ impl Inner {
             return;
         }
         let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0;
-        if unlink
-            && self.living_slots().next().is_none()
-            && let Some(path) = &self.path
-        {
+        // Whatever tasks live: this process gives up its file lock before it asks whether another process has one. Of
+        // several that leave at the same time, the one that asks last finds none.
+        if unlink && let Some(path) = &self.path {
             let _lock = RegistryLock::lock();
             // Acquire: another thread may have attached the region again.
             if self.uses.load(Ordering::Acquire) == 0 {
