@@ -81,7 +81,8 @@ impl Observer for Checker {
         fn destroyed(lock: Lock, site: Site);
         fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict;
         fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
-        fn waits(object: Lock, timed: bool, site: Site);
+        fn waits(object: Lock, timed: bool, site: Site) -> bool;
+        fn waits_alone(object: Lock, site: Site);
         fn has_waited(object: Lock);
         fn named(object: Lock, name: &str, site: Site);
         fn ended(object: Lock);
@@ -139,8 +140,12 @@ events! {
     pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict
         = sleep::condvar_begins, else Verdict::Go;
 
-    /// The calling task is about to sleep for an object that has no owner.
-    pub fn waits(object: Lock, timed: bool, site: Site) = sleep::waits;
+    /// The calling task is about to sleep for an object that has no owner. Returns whether no other task seems to be left
+    /// that could end this sleep.
+    pub fn waits(object: Lock, timed: bool, site: Site) -> bool = sleep::waits, else false;
+
+    /// [`waits`] has returned `true`, and since then the calling task has found that it still has to sleep.
+    fn waits_alone(object: Lock, site: Site) = sleep::waits_alone;
 
     /// The interface has initialised a lock at this address.
     pub fn initialised(lock: Lock, name: Option<&str>, site: Site) = lifetime::initialised;

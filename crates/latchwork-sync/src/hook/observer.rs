@@ -78,8 +78,11 @@ observer! {
     fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
     /// One of a condition variable's waiters, or all, are about to be notified.
     fn notifies(condvar: Lock, all: bool);
-    /// The calling task is about to sleep for an object that has no owner.
-    fn waits(object: Lock, timed: bool, site: Site);
+    /// The calling task is about to sleep for an object that has no owner. Returns whether no other task seems to be left
+    /// that could end this sleep.
+    fn waits(object: Lock, timed: bool, site: Site) -> bool = false;
+    /// [`Self::waits`] has returned `true`, and since then the calling task has found that it still has to sleep.
+    fn waits_alone(object: Lock, site: Site);
     /// That sleep is over.
     fn has_waited(object: Lock);
     /// An object has this name.

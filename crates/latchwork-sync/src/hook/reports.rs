@@ -3,6 +3,7 @@
 use super::lock::{Kind, Lock};
 use super::observer::{Observer, Registered, is_observed};
 use super::site::Site;
+use crate::atomic::{AtomicU32, Ordering::Acquire};
 use core::ops::Range;
 
 /// Reports that memory is about to be freed: a region's block, or a region.
@@ -28,7 +29,14 @@ pub fn task_ends() -> bool {
 
 /// A wait for an object without an owner, for as long as this lives.
 #[derive(Debug)]
-pub struct Waiting(Option<Lock>);
+pub struct Waiting(Option<Wait>);
+
+#[derive(Debug)]
+struct Wait {
+    object: Lock,
+    site: Site,
+    seems_alone: bool,
+}
 
 impl Waiting {
     /// Reports that the calling task is about to sleep for the object at this address.
@@ -43,17 +51,45 @@ impl Waiting {
     pub fn begin_at(kind: Kind, address: usize, timed: bool, site: Site) -> Self {
         Self(is_observed().then(|| {
             let object = Lock::new(address, kind);
-            Registered::waits(object, timed, site);
-            object
+            let seems_alone = Registered::waits(object, timed, site);
+            Wait {
+                object,
+                site,
+                seems_alone,
+            }
         }))
+    }
+
+    /// To be called before the sleep: it is reported if no other task can end it.
+    ///
+    /// `must_sleep` checks the object once more: another task may have signalled it, and ended, after the caller has
+    /// checked it last, and before the observer looked for other tasks.
+    #[inline]
+    pub fn unless_ended(&self, must_sleep: impl FnOnce() -> bool) {
+        if let Some(wait) = &self.0
+            && wait.seems_alone
+            && must_sleep()
+        {
+            Registered::waits_alone(wait.object, wait.site);
+        }
+    }
+
+    /// As [`Self::unless_ended`], for a sleep while each of `words` has its value.
+    #[inline]
+    pub fn unless_changed(&self, words: &[(&AtomicU32, u32)]) {
+        // Acquire: after the end of a task that has changed one.
+        self.unless_ended(|| {
+            let is_same = |(word, value): &(&AtomicU32, u32)| word.load(Acquire) == *value;
+            words.iter().all(is_same)
+        });
     }
 }
 
 impl Drop for Waiting {
     #[inline]
     fn drop(&mut self) {
-        if let Some(object) = self.0 {
-            Registered::has_waited(object);
+        if let Some(wait) = &self.0 {
+            Registered::has_waited(wait.object);
         }
     }
 }

@@ -53,7 +53,8 @@ impl<'r> Queue<'r> {
             if !room {
                 let words = [(senders.word(), ticket)];
                 let (object, deadline) = (self.cells.address(), wait.deadline());
-                let _waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                waiting.unless_changed(&words);
                 (parked, woken) = inner.park(task, &words, deaths, deadline);
             }
             senders.leave(ticket, woken);

@@ -314,7 +314,8 @@ impl<'r> Queue<'r> {
             if !come {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
                 let (object, deadline) = (self.cells.address(), wait.deadline());
-                let _waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                waiting.unless_changed(&words);
                 let (parked, by_another) = inner.park_cancellable(task, &words, deaths, deadline);
                 late = parked == Parked::TimedOut;
                 // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.

@@ -94,8 +94,15 @@ pub(super) fn obtain_unit(
         && matches!(obtained, Err(Refusal::WouldBlock))
     {
         let (kind, object) = (hook::Kind::Semaphore, core::ptr::from_ref(core).addr());
-        let _waiting = Waiting::begin_at(kind, object, deadline.is_some(), site);
-        obtained = obtain(limit);
+        let waiting = Waiting::begin_at(kind, object, deadline.is_some(), site);
+        let blocks = |obtained: &Result<(), Refusal>| matches!(obtained, Err(Refusal::WouldBlock));
+        waiting.unless_ended(|| {
+            obtained = obtain(WaitLimit::Try);
+            blocks(&obtained)
+        });
+        if blocks(&obtained) {
+            obtained = obtain(limit);
+        }
     }
     if let Err(refusal) = &obtained {
         refused(core, refusal, site);

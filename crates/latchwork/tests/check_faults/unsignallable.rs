@@ -85,10 +85,26 @@ pub fn rows() -> Vec<Row> {
         harmless("the only task of the region waits for a thread", || {
             let region = region();
             let semaphore = CountingSemaphore::create(&region, "s", 0, Discipline::Fifo).unwrap();
-            scope(|scope| {
-                thread(scope, "other", || semaphore.release().unwrap());
-                semaphore.obtain().unwrap();
-            });
+            // The thread may release the semaphore and end while this one is about to wait.
+            for _ in 0..500 {
+                scope(|scope| {
+                    thread(scope, "other", || semaphore.release().unwrap());
+                    semaphore.obtain().unwrap();
+                });
+            }
         }),
+        harmless(
+            "the only task of the region waits for a thread's message",
+            || {
+                let region = region();
+                let queue = Queue::create(&region, "q", &QueueOptions::new(1, 8)).unwrap();
+                for _ in 0..500 {
+                    scope(|scope| {
+                        thread(scope, "other", || queue.send(b"message").unwrap());
+                        queue.receive(&mut [0; 8]).unwrap();
+                    });
+                }
+            },
+        ),
     ]
 }

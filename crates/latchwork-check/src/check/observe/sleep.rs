@@ -68,11 +68,13 @@ pub fn condvar_notifies(condvar: Lock, all: bool) {
     }
 }
 
-pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) {
+pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) -> bool {
     know(own, object, site);
     let timed = if timed { TIMED } else { 0 };
     own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
-    if timed == 0 && is_unsignallable(object) {
-        findings::unsignallable_wait(own, object, site);
-    }
+    timed == 0 && is_unsignallable(object)
+}
+
+pub(crate) fn waits_alone(own: &Own, object: Lock, site: Site) {
+    findings::unsignallable_wait(own, object, site);
 }

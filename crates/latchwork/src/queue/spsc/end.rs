@@ -242,7 +242,8 @@ impl<'r> End<'r> {
             if self.refresh() == 0 && self.check_life().is_ok() {
                 let words = [(ring.sleep_word(self.side), 1)];
                 let object = core::ptr::from_ref(self.queue.core).addr();
-                let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                let waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                waiting.unless_changed(&words);
                 timed_out = inner.park(task, &words, deaths, wait.deadline()).0 == Parked::TimedOut;
             }
             ring.end_sleep(self.side);
