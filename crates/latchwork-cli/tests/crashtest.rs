@@ -5,6 +5,8 @@ mod common;
 use common::command;
 use latchwork_step::{Resume, Task};
 use latchwork_testkit::{Leftover, Watchdog, compile, output_of};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -398,15 +400,15 @@ fn announced(path: &Path) -> String {
     }
 }
 
-/// Waits until a process is no more, or awaits only its reaping by the system's first process.
+/// Waits until a process has ended.
 fn wait_for_end(pid: &str) {
-    let lives = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    // By its descriptor: another process may get the same ID.
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
     };
-    while lives() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    while poll(&mut ended, None) != Ok(1) {}
 }
 
 /// A watchdog would end the process if one were left.

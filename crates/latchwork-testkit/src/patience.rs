@@ -35,9 +35,11 @@ impl Patience {
     }
 
     /// Counts the time since the last look, and returns whether none is left.
+    ///
+    /// A look counts at most two seconds: a process that was stopped, or had no processor for long, was not waiting.
     pub fn is_over(&mut self) -> bool {
         let now = Instant::now();
-        let passed = now - self.looked;
+        let passed = (now - self.looked).min(2 * Self::between_looks());
         self.looked = now;
         self.left = self.left.saturating_sub(passed.div_f64(crowd()));
         self.left.is_zero()
@@ -78,6 +80,13 @@ mod tests {
             ["", "nothing", "0 0 0 x/y 1"].map(|text| crowd_of(text, 2)),
             [1.0; 3]
         );
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_is_not_taken_for_one_that_hangs() {
+        let left = Patience::between_looks() * 3;
+        let looked = Instant::now() - left;
+        assert!(!Patience { left, looked }.is_over());
     }
 
     #[test]

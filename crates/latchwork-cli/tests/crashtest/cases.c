@@ -23,15 +23,20 @@ static void sleep_for(long milliseconds)
 	nanosleep(&time, NULL);
 }
 
-/* Writes this process's ID to a file. */
+/* Writes this process's ID to a file, which is complete as soon as it is there. */
 static void announce(const char *path)
 {
-	FILE *file = fopen(path, "w");
+	char new_path[4096];
+	FILE *file;
 
+	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	file = fopen(new_path, "w");
 	if (file == NULL)
 		exit(9);
 	fprintf(file, "%d\n", (int)getpid());
 	fclose(file);
+	if (rename(new_path, path) != 0)
+		exit(9);
 }
 
 static void *spin(void *end)
