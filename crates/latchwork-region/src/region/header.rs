@@ -40,7 +40,7 @@ use crate::mutex::InRegion;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// To be incremented with every change of the meaning of a region's bytes that sizes do not show.
-pub(super) const VERSION: u32 = 13;
+pub(super) const VERSION: u32 = 14;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.

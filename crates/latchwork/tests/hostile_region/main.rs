@@ -174,6 +174,11 @@ fn attach_process() {
             let obtained = (0..9).take_while(|_| count.try_obtain().is_ok()).count();
             println!("result={obtained}");
         }
+        Ok(region) if role == "nest" => {
+            let binary = latchwork::semaphore::BinarySemaphore::open(&region, "binary").unwrap();
+            let _ = (binary.try_obtain().unwrap(), binary.try_obtain().unwrap());
+            println!("result={:?}", binary.owner());
+        }
         Ok(region) if role == "abroad" => println!("result={}", use_container_from_abroad(&region)),
         Ok(region) => {
             // What was let in must be usable.

@@ -2,7 +2,7 @@
 
 use super::*;
 use latchwork::region::inspect::inspect_path;
-use latchwork::semaphore::{CountingSemaphore, Discipline};
+use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 
 /// No process has the file, so that every owner that its tables name must be dead.
 #[test]
@@ -145,6 +145,31 @@ fn a_span_of_a_task_that_is_still_to_come_is_damage() {
     }
 }
 
+/// The next task in a slot frees blocks by what their spans' descriptors say of it, whatever the table of states says.
+#[test]
+fn a_span_in_the_cache_of_a_task_that_is_still_to_come_is_damage() {
+    const CACHED: usize = 48;
+    let bytes = region_bytes();
+    let generation = word_at(&bytes, FIRST_SLOT + GENERATION) << 32;
+    let committed = word_at(&bytes, STATES - 128) as u32 as usize;
+    let is_free = |span: &usize| word_at(&bytes, state_of(*span)) == 0;
+    assert!((0..committed).any(|span| !is_free(&span)));
+    assert!(
+        (0..committed).any(|span| is_free(&span)),
+        "{committed} spans"
+    );
+    for span in 0..committed {
+        let mut bytes = bytes.clone();
+        put(
+            &mut bytes,
+            DESCRIPTORS + span * 128 + CACHED,
+            &[generation | 40],
+        );
+        let said = attach_as("look", &Named::file("cached", &bytes));
+        assert!(said.starts_with("Damaged"), "span {span}: {said}");
+    }
+}
+
 #[test]
 fn a_name_that_leads_to_no_object_is_damage() {
     let bytes = region_bytes();
@@ -256,24 +281,43 @@ fn what_a_container_holds_is_not_validated() {
 }
 
 /// Flags that the word of such a semaphore never has: an obtain retried for ever, since the exchange expects none.
-#[test]
-fn a_counting_semaphore_with_flags_of_another_kind_is_obtained() {
+/// The bytes of a region with one semaphore, and where its word is.
+fn with_semaphore(name: &str, create: impl FnOnce(&Region)) -> (Vec<u8>, usize) {
     let named = Named::new("flags");
     let region = make_region(&named);
-    CountingSemaphore::create(&region, "count", 3, Discipline::Fifo).unwrap();
+    create(&region);
     let base = region.base().addr();
     let objects = inspect_path(named.path())
         .unwrap()
         .contents
         .unwrap()
         .objects;
-    let count = objects
-        .iter()
-        .find(|object| object.name == "count")
-        .unwrap();
-    let word = count.address as usize - base;
+    let object = objects.iter().find(|object| object.name == name).unwrap();
+    let word = object.address as usize - base;
     region.detach().unwrap();
-    let bytes = std::fs::read(named.path()).unwrap();
+    (std::fs::read(named.path()).unwrap(), word)
+}
+
+#[test]
+fn a_binary_semaphore_with_a_wrong_count_of_its_owner_is_obtained_and_released() {
+    const NESTED: u8 = 8;
+    let (bytes, word) = with_semaphore("binary", |region| {
+        BinarySemaphore::create(region, "binary", &BinaryOptions::new()).unwrap();
+    });
+    for (flags, count) in [(NESTED, 0), (NESTED, u32::MAX), (0, u32::MAX)] {
+        let mut bytes = bytes.clone();
+        bytes[word] |= flags;
+        bytes[word + 8..word + 12].copy_from_slice(&count.to_ne_bytes());
+        let said = attach_as("nest", &Named::file("flags", &bytes));
+        assert_eq!(said, "None", "{flags} {count}");
+    }
+}
+
+#[test]
+fn a_counting_semaphore_with_flags_of_another_kind_is_obtained() {
+    let (bytes, word) = with_semaphore("count", |region| {
+        CountingSemaphore::create(region, "count", 3, Discipline::Fifo).unwrap();
+    });
     assert_eq!(word_at(&bytes, word) >> 32, 3, "the units");
     for flags in [4, 8, 12] {
         let mut bytes = bytes.clone();

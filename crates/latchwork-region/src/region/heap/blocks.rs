@@ -34,6 +34,12 @@ impl Bits<'_> {
         self.word(self.class.alloc, word)
     }
 
+    /// The address of a word of `alloc`, from which those of the other bitmaps can be reached.
+    pub(super) fn alloc_address(&self, word: u32) -> usize {
+        // `base` may access all bitmaps of the span.
+        self.base.as_ptr().expose_provenance() + usize::from(self.class.alloc) + word as usize * 8
+    }
+
     #[inline(always)]
     pub(super) fn shared(&self, word: u32) -> &AtomicU64 {
         self.word(self.class.shared, word)

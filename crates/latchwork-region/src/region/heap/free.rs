@@ -204,7 +204,7 @@ impl Heap {
     }
 
     /// Makes the blocks that other tasks have freed in a span of the task's own free for reuse, except those that a
-    /// live intent names (invariant 5). Returns whether any are left.
+    /// live intent names (invariant 6). Returns whether any are left.
     ///
     /// If the task is killed between two of the stores, its recoverer collects again, from the `remote` bits, which
     /// are cleared last.
@@ -237,8 +237,7 @@ impl Heap {
             let gone = (taken & freed).count_ones();
             desc.used
                 .store(desc.used.load(Relaxed).wrapping_sub(gone), Relaxed);
-            desc.cursor.store(word, Relaxed);
-            kill_point!();
+            desc.point_to(word);
         }
         left
     }

@@ -164,6 +164,10 @@ impl Heap {
     /// Publishes that the first `spans` spans have memory. For [`Backing`].
     pub fn publish_committed(&self, spans: u32) {
         debug_assert!(spans <= self.layout.max_spans);
+        for span in self.committed()..spans {
+            // A file of doubtful origin could name a task here that is still to come.
+            self.desc(span).cached.store(0, Relaxed);
+        }
         self.header().committed.fetch_max(spans, Release);
     }
 

@@ -5,13 +5,13 @@
 
 use core::mem::offset_of;
 
-use crate::atomic::{AtomicU32, AtomicU64};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 /// Bytes in a span: the unit in which the heap divides its memory.
 pub const SPAN_BYTES: usize = 64 << 10;
 
 /// Incremented whenever the meaning of a field changes.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 /// The number of spans whose states stand in one block of the table.
 pub(super) const BLOCK: usize = 512;
@@ -61,7 +61,15 @@ pub(super) struct Desc {
     /// The bitmaps of classes with at most 64 blocks in a span.
     pub(super) alloc: AtomicU64,
     pub(super) shared: AtomicU64,
-    _pad: [u64; 3],
+    // What the fast paths need, while the owner has the span in its cache ([`Self::CURRENT`] or [`Self::LISTED`]). Caches.
+    /// The block that the owner freed last, if it is still free and the cursor has not moved: its offset in the span + 1, or
+    /// 0; and its bit in the cursor's word.
+    pub(super) freed: AtomicU32,
+    pub(super) freed_bit: AtomicU32,
+    /// The owner, and the class + 1; 0 if the span is in no task's cache.
+    pub(super) cached: AtomicU64,
+    /// The address of the cursor's word of `alloc`.
+    pub(super) cursor_word: AtomicUsize,
     /// On a cache line of its own, since other tasks write it.
     pub(super) remote: AtomicU64,
 }

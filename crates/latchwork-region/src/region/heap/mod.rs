@@ -25,8 +25,12 @@
 //!    that store is the commit: at every instruction a block is either allocated or free.
 //! 3. A span with an allocated block is not released.
 //! 4. All fields of a [`TaskHeap`] except the intent, of a descriptor except the bitmaps and the run, and of the
-//!    header except `committed`, are caches or hints. Recovery derives everything from the table and the bitmaps.
-//! 5. A block that a live intent unlinks does not become free for reuse before the intent is cleared, whichever task
+//!    header except `committed`, are caches or hints. Recovery derives everything from the table and the bitmaps. (A living
+//!    owner trusts its own caches.)
+//! 5. `Desc::cached` names a task only while the span is a small one of that task, which alone stores its identity there.
+//!    Each path that takes a span out of its owner's cache stores 0 (`leave`) before the span changes hands. So the fast
+//!    path of freeing needs no look at the table.
+//! 6. A block that a live intent unlinks does not become free for reuse before the intent is cleared, whichever task
 //!    frees it, so that "has it been freed?" has an answer at any time (`intent`).
 //!
 //! **Kills.** SIGKILL takes effect between two instructions and every earlier store remains, so only the compiler's

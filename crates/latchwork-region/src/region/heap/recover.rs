@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::layout::CLASS_COUNT;
-use super::{CLASSES, Desc, Heap, Kind, Owner, State};
+use super::{CLASSES, Heap, Kind, Owner, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// What happens to the private blocks of a task that died.
@@ -103,7 +103,7 @@ impl Heap {
             }
             desc.used.store(used, Relaxed);
             desc.cursor.store(0, Relaxed);
-            desc.membership.store(Desc::NOWHERE, Relaxed);
+            desc.leave();
             step!();
             if used == 0 {
                 return self.release(span);

@@ -11,14 +11,93 @@ use core::ptr::NonNull;
 
 use super::free::{Freed, class_and_bit};
 use super::free_spans::set_near;
-use super::{AllocError, Bit, CLASSES, Class, Desc, Heap, SPAN_BYTES, State, TaskRef, misuse};
+use super::{
+    AllocError, Bit, CLASSES, Class, Desc, Heap, Owner, SPAN_BYTES, State, TaskRef, misuse,
+};
+use crate::atomic::AtomicU64;
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
+/// A span's place in its owner's cache.
+impl Desc {
+    /// The owner removes the span from its cache.
+    pub(super) fn leave(&self) {
+        self.cached.store(0, Relaxed);
+        kill_point!();
+        self.membership.store(Self::NOWHERE, Relaxed);
+        kill_point!();
+    }
+
+    /// Moves the cursor. (If the span is in no cache, the word's address is made when it enters one.)
+    #[inline(always)]
+    pub(super) fn point_to(&self, word: u32) {
+        let moved = i64::from(word) - i64::from(self.cursor.load(Relaxed));
+        let address = self.cursor_word.load(Relaxed);
+        self.freed.store(0, Relaxed);
+        kill_point!();
+        self.cursor.store(word, Relaxed);
+        kill_point!();
+        let address = address.wrapping_add_signed(moved as isize * 8);
+        self.cursor_word.store(address, Relaxed);
+        kill_point!();
+    }
+
+    pub(super) fn cached_as(owner: Owner, class: usize) -> u64 {
+        // The lowest 16 bits of an owner are 0.
+        owner.raw() | (class as u64 + 1)
+    }
+
+    /// The class of a span that the calling task, `owner`, has in its cache.
+    ///
+    /// Relaxed: only this task stores its own identity here, and 0 before it gives the span up. So what it finds after
+    /// that is the 0, or later.
+    #[inline(always)]
+    fn cached_by(&self, owner: Owner) -> Option<&'static Class> {
+        // Any other owner leaves a number beyond all classes.
+        let class = self.cached.load(Relaxed) ^ owner.raw();
+        CLASSES.get((class as usize).wrapping_sub(1))
+    }
+
+    /// The cursor's words of the bitmaps: `alloc`, `shared`, `remote`.
+    ///
+    /// # Safety
+    ///
+    /// The calling task has the span in its cache, and it is of this class.
+    #[inline(always)]
+    unsafe fn words(&self, class: &Class) -> [&AtomicU64; 3] {
+        let alloc = self.cursor_word.load(Relaxed);
+        let alloc = core::ptr::with_exposed_provenance::<u8>(alloc);
+        [0, class.shared - class.alloc, class.remote - class.alloc].map(|distance| {
+            // SAFETY: the task has stored the address of the cursor's word when it took the span into its cache (`enter`),
+            // and moved it with the cursor since; the bitmaps of a class have these distances.
+            unsafe { &*alloc.add(distance.into()).cast() }
+        })
+    }
+}
+
 impl Heap {
+    /// The task takes a span of its own into its cache.
+    fn enter(&self, task: &TaskRef<'_>, class: usize, span: u32, membership: u32) {
+        let (desc, bits) = (self.desc(span), self.bits(span, &CLASSES[class]));
+        desc.freed.store(0, Relaxed);
+        kill_point!();
+        let word = bits.alloc_address(desc.cursor.load(Relaxed));
+        desc.cursor_word.store(word, Relaxed);
+        kill_point!();
+        desc.membership.store(membership, Relaxed);
+        kill_point!();
+        let cached = Desc::cached_as(task.owner, class);
+        desc.cached.store(cached, Relaxed);
+        kill_point!();
+    }
+
     // Throughout: only a span's owner accesses `alloc` and the caches in the descriptor, so Relaxed suffices; a later
     // owner sees them by the acquire of the state.
 
-    /// The fast path of allocation: a free bit in the cursor's word.
+    /// The fast path of allocation: the block that was freed last, or a free bit in the cursor's word.
+    ///
+    /// The address of the block that was freed last is read from the descriptor. Computing it from its bit takes a search
+    /// and a multiplication, and freeing the block takes another multiplication, from the address to the bit: a task that
+    /// allocates a block again as soon as it has freed it would wait for all of them in turn.
     #[inline(always)]
     pub(super) fn alloc_from_current(
         &self,
@@ -30,17 +109,27 @@ impl Heap {
             return None;
         }
         let (span, class) = (current - 1, &CLASSES[class]);
-        let (desc, bits) = (self.desc(span), self.bits(span, class));
-        let word = desc.cursor.load(Relaxed);
-        let taken = bits.alloc(word).load(Relaxed);
-        if taken == u64::MAX {
-            return None;
-        }
-        let bit = taken.trailing_ones();
-        bits.alloc(word).store(taken | 1 << bit, Relaxed);
+        let desc = self.desc(span);
+        let freed = desc.freed.load(Relaxed);
+        // SAFETY: the task's current span of this class is in its cache.
+        let [alloc, ..] = unsafe { desc.words(class) };
+        let taken = alloc.load(Relaxed);
+        let (bit, offset) = if freed == 0 {
+            let bit = taken.trailing_ones();
+            if bit == 64 {
+                return None;
+            }
+            let index = desc.cursor.load(Relaxed) * 64 + bit;
+            (bit, class.first + index * class.size)
+        } else {
+            desc.freed.store(0, Relaxed);
+            kill_point!();
+            (desc.freed_bit.load(Relaxed) % 64, freed - 1)
+        };
+        debug_assert!(taken >> bit & 1 == 0);
+        alloc.store(taken | 1 << bit, Relaxed);
         kill_point!();
         desc.used.store(desc.used.load(Relaxed) + 1, Relaxed);
-        let offset = class.first + (word * 64 + bit) * class.size;
         // SAFETY: the block is in the span.
         Some(unsafe { self.address_of_span(span).add(offset as usize) })
     }
@@ -91,7 +180,7 @@ impl Heap {
         }
         let free = (0..class.words).find(|&word| bits.alloc(word).load(Relaxed) != u64::MAX);
         if let Some(word) = free {
-            desc.cursor.store(word, Relaxed);
+            desc.point_to(word);
         }
         free.is_some()
     }
@@ -100,11 +189,9 @@ impl Heap {
         let bin = &task.heap.bins[class];
         let old = bin.current.load(Relaxed);
         if old != 0 {
-            self.desc(old - 1).membership.store(Desc::NOWHERE, Relaxed);
-            kill_point!();
+            self.desc(old - 1).leave();
         }
-        self.desc(span).membership.store(Desc::CURRENT, Relaxed);
-        kill_point!();
+        self.enter(task, class, span, Desc::CURRENT);
         bin.current.store(span + 1, Relaxed);
         kill_point!();
         if old != 0 {
@@ -131,7 +218,7 @@ impl Heap {
         }
         desc.cursor.store(0, Relaxed);
         desc.used.store(0, Relaxed);
-        desc.membership.store(Desc::NOWHERE, Relaxed);
+        desc.leave();
         step!();
         let state = State::small(class, Some(task.owner));
         // Release pairs with the acquire in `state`: a task that sees the span as small sees its bitmaps.
@@ -157,39 +244,40 @@ impl Heap {
             return false;
         };
         let span = (offset / SPAN_BYTES) as u32;
-        let state = self.state(span);
-        let Some(class) = CLASSES.get(state.class()) else {
+        let desc = self.desc(span);
+        let Some(class) = desc.cached_by(task.owner) else {
             return false;
         };
         let Some(index) = class.index_of((address % SPAN_BYTES) as u32) else {
             return false;
         };
-        let (desc, bits) = (self.desc(span), self.bits(span, class));
-        let (at, used) = (desc.membership.load(Relaxed), desc.used.load(Relaxed));
-        if !state.is_small_of(task.owner)
-            || at != Desc::CURRENT && (at != Desc::LISTED || used == 1)
-        {
+        let used = desc.used.load(Relaxed);
+        // A listed span that becomes empty is released.
+        if desc.membership.load(Relaxed) != Desc::CURRENT && used == 1 {
             return false;
         }
         let (word, bit) = (index / 64, index % 64);
         if desc.cursor.load(Relaxed) != word {
-            desc.cursor.store(word, Relaxed);
-            kill_point!();
+            desc.point_to(word);
         }
         step!();
-        // Read again: the following instructions then do not wait for the computation of `word`, which the branch
-        // above has predicted.
-        let word = desc.cursor.load(Relaxed);
-        let taken = bits.alloc(word).load(Relaxed);
+        // The words' addresses come from the descriptor, and not from `word`: the following instructions then do not wait
+        // for its computation, which the branch above has predicted.
+        // SAFETY: `cached_by` has said so.
+        let [alloc, shared, remote] = unsafe { desc.words(class) };
+        let taken = alloc.load(Relaxed);
         // Relaxed: only the caller has the block, so no other task sets its bits now.
-        let others = bits.shared(word).load(Relaxed) | bits.remote(word).load(Relaxed);
+        let others = shared.load(Relaxed) | remote.load(Relaxed);
         if (taken & !others) >> bit & 1 == 0 {
             return false;
         }
         step!();
-        bits.alloc(word).store(taken & !(1 << bit), Relaxed);
+        alloc.store(taken & !(1 << bit), Relaxed);
         step!();
         desc.used.store(used.wrapping_sub(1), Relaxed);
+        kill_point!();
+        desc.freed_bit.store(bit, Relaxed);
+        desc.freed.store((address % SPAN_BYTES) as u32 + 1, Relaxed);
         kill_point!();
         true
     }
@@ -224,8 +312,7 @@ impl Heap {
             bits.shared(word).fetch_and(!mask, Relaxed);
             kill_point!();
         }
-        desc.cursor.store(word, Relaxed);
-        kill_point!();
+        desc.point_to(word);
         desc.used
             .store(desc.used.load(Relaxed).wrapping_sub(1), Relaxed);
         kill_point!();
@@ -244,8 +331,7 @@ impl Heap {
             if desc.membership.load(Relaxed) == Desc::CURRENT && desc.used.load(Relaxed) == 0 {
                 task.heap.bins[state.class()].current.store(0, Relaxed);
                 kill_point!();
-                desc.membership.store(Desc::NOWHERE, Relaxed);
-                kill_point!();
+                desc.leave();
             }
             self.settle(task, span);
         }
@@ -302,8 +388,7 @@ impl Heap {
         }
         bin.list.store(span + 1, Relaxed);
         kill_point!();
-        desc.membership.store(Desc::LISTED, Relaxed);
-        kill_point!();
+        self.enter(task, class, span, Desc::LISTED);
     }
 
     fn unlink(&self, task: &TaskRef<'_>, class: usize, span: u32) {
@@ -318,8 +403,7 @@ impl Heap {
             self.desc(next - 1).prev.store(prev, Relaxed);
             kill_point!();
         }
-        desc.membership.store(Desc::NOWHERE, Relaxed);
-        kill_point!();
+        desc.leave();
     }
 
     pub(super) fn pop_listed(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
@@ -341,7 +425,7 @@ impl Heap {
             return false;
         }
         step!();
-        // The recoverer's values in the descriptor are valid: the span had no owner since.
+        // The recoverer's count and cursor in the descriptor are valid: the span had no owner since.
         self.collect(span);
         true
     }

@@ -103,8 +103,7 @@ impl State {
         })
     }
 
-    /// Whether this is a small span of `owner`: one comparison, for the fast path.
-    #[inline(always)]
+    /// Whether this is a small span of `owner`.
     pub(super) fn is_small_of(self, owner: Owner) -> bool {
         self.0 & !DETAIL == owner.raw() | Kind::Small as u64
     }

@@ -139,7 +139,10 @@ impl Heap {
         match state.kind().ok_or("unknown span state")? {
             Kind::Free | Kind::Hollow if state == State::FREE || state == State::HOLLOW => Ok(1),
             Kind::Free | Kind::Hollow => Err("a free span has an owner"),
-            Kind::Small => self.check_small(span, state.class()).map(|()| 1),
+            Kind::Small => {
+                self.check_small(span, state.class())?;
+                self.check_cached(span, state).map(|()| 1)
+            }
             Kind::Head => {
                 let run = self.run_of(span, state);
                 let end = span.checked_add(run).filter(|&end| end <= committed);
@@ -159,12 +162,43 @@ impl Heap {
         }
     }
 
+    /// Checks what the descriptor of a small span says for the fast paths.
+    fn check_cached(&self, span: u32, state: State) -> Result<(), &'static str> {
+        let desc = self.desc(span);
+        let cached = desc.cached.load(Relaxed);
+        if (cached != 0) != (desc.membership.load(Relaxed) != Desc::NOWHERE) {
+            return Err("a span is and is not in a cache");
+        }
+        if cached == 0 {
+            return Ok(());
+        }
+        let class = &CLASSES[state.class()];
+        let owner = state.owner().ok_or("an orphan is in a cache")?;
+        if cached != Desc::cached_as(owner, state.class()) {
+            return Err("a span is in the cache of another task or class");
+        }
+        let (bits, cursor) = (self.bits(span, class), desc.cursor.load(Relaxed));
+        if desc.cursor_word.load(Relaxed) != bits.alloc_address(cursor) {
+            return Err("the cursor's address is of another word");
+        }
+        let (freed, bit) = (desc.freed.load(Relaxed), desc.freed_bit.load(Relaxed));
+        let is_it = || bit < 64 && class.index_of(freed - 1) == Some(cursor * 64 + bit);
+        let is_free = || bits.alloc(cursor).load(Relaxed) >> bit & 1 == 0;
+        match freed == 0 || is_it() && is_free() {
+            true => Ok(()),
+            false => Err("the block that was freed last is none, or not free"),
+        }
+    }
+
     /// Checks that no span or block belongs to a task, in a region without tasks: for a region of doubtful origin,
     /// after [`Heap::check`]. A task would trust what it finds in its own spans.
     pub(in crate::region) fn check_settled(&self) -> Result<(), Corruption> {
         for span in 0..self.committed() {
             let state = self.state(span);
             let what = match state.kind() {
+                _ if self.desc(span).cached.load(Relaxed) != 0 => {
+                    "a span is in the cache of a task"
+                }
                 Some(Kind::Small) if !state.is_orphan() => "a span has a dead owner",
                 Some(Kind::Small) if self.desc(span).membership.load(Relaxed) != Desc::NOWHERE => {
                     "an orphan span is in a list"

@@ -12,6 +12,7 @@ use super::blocks::Block;
 use super::*;
 use crate::atomic::Ordering::Relaxed;
 
+mod cached;
 mod kill;
 mod misuse;
 mod model;
