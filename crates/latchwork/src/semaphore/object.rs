@@ -122,7 +122,7 @@ impl Form {
 #[repr(C, align(64))]
 pub(crate) struct Core {
     pub(crate) word: AtomicU64,
-    /// How often the owner has obtained it again; 0 exactly while the word is without `NESTED`. Only the owner uses it.
+    /// While the word has `NESTED`, how often the owner has obtained it again, which is not 0. Only the owner uses it.
     pub(crate) nest: AtomicU32,
     /// A [`Form`], constant during an incarnation.
     form: AtomicU32,

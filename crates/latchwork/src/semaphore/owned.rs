@@ -79,11 +79,15 @@ pub(crate) fn obtain<T: TaskTable>(
         return Err(Refusal::NoObject);
     }
     if owner_of(word) == caller.task {
-        nest(core, 1);
+        nest(core, word, 1);
         caller.record.standing.obtained();
         return Ok(Obtained::Clean);
     }
     let obtained = acquire(access, limit)?;
+    if core.word.load(Relaxed) & NESTED != 0 {
+        // Only a file that was written into has it here.
+        change_flags(core, |word| word & !NESTED);
+    }
     caller.record.standing.obtained();
     if core.form().kind() == Kind::Ceiling {
         priority::push_ceiling(tasks, core, caller);
@@ -111,10 +115,13 @@ fn change_flags(core: &Core, change: impl Fn(u64) -> u64) {
         .fetch_update(AcqRel, Relaxed, |word| Some(change(word)));
 }
 
-/// Counts one more, or one less, nested obtain of the owner.
-fn nest(core: &Core, by: i32) {
-    // Relaxed, here and below: only the owner uses it.
-    let before = core.nest.load(Relaxed);
+/// Counts one more, or one less, nested obtain of the owner, which has read `word`.
+fn nest(core: &Core, word: u64, by: i32) {
+    let before = match word & NESTED {
+        0 => 0,
+        // Relaxed, here and below: only the owner uses it.
+        _ => core.nest.load(Relaxed),
+    };
     let Some(now) = before.checked_add_signed(by) else {
         crate::fatal(format_args!(
             "a semaphore was obtained 2^32 times by its owner"
@@ -213,11 +220,12 @@ pub(crate) fn release<T: TaskTable>(
     let word = word_if_owned(access)?;
     // An inner release by a panic is remembered until the last one.
     let torn = torn || word & DIED != 0;
-    if word & NESTED != 0 {
+    // The flag without a count is in no file but one that was written into.
+    if word & NESTED != 0 && core.nest.load(Relaxed) != 0 {
         if torn {
             change_flags(core, |word| word | DIED);
         }
-        nest(core, -1);
+        nest(core, word, -1);
         caller.record.standing.released();
         return Ok(());
     }
