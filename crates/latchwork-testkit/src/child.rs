@@ -41,7 +41,7 @@ impl Child {
     /// If the process cannot be made.
     pub fn fork(body: impl FnOnce()) -> Self {
         // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the child; tests run one
-        // after the other, so no other test's thread holds one of std's locks.
+        // after the other, so no other test's thread holds one of std's locks, and `start` has those of the output.
         Self::start(|| unsafe { libc::fork() }, own_id(), body)
     }
 
@@ -69,7 +69,10 @@ impl Child {
     /// `parent` is the ID of this process, as the child sees it.
     fn start(fork: impl FnOnce() -> i32, parent: i32, body: impl FnOnce()) -> Self {
         HOOK.call_once(report_panics_of_children);
+        // The harness prints whenever it likes. If it did so during the fork, the child would find the output locked.
+        let output = (std::io::stdout().lock(), std::io::stderr().lock());
         let pid = fork();
+        drop(output);
         if pid == 0 {
             become_child(parent);
             let code = if catch_unwind(AssertUnwindSafe(body)).is_ok() {

@@ -4,11 +4,11 @@
 
 mod coproc_support;
 
-use coproc_support::{Copying as _, children, fork, isolated, region, runs, status_of, until};
+use coproc_support::{Copying as _, children, isolated, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Options, Outcome, Signal, descriptors, reap_ended};
 use latchwork::region::Region;
-use latchwork_testkit::Watchdog;
+use latchwork_testkit::{Child, Watchdog};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -202,7 +202,7 @@ fn what_a_killed_creator_had_in_the_region_is_freed_when_its_coprocs_are_gone() 
         stats.private_blocks + stats.shared_blocks
     };
     let before = blocks();
-    let mut host = fork(|| {
+    let mut host = Child::fork(|| {
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         pids[3].store(children()[0].0, Ordering::Release);
         let clean = Attributes::new().core_size(0);

@@ -4,7 +4,7 @@
 
 mod coproc_support;
 
-use coproc_support::{Copying as _, children, fork, isolated, proc_file, region, status_of, until};
+use coproc_support::{Copying as _, children, isolated, proc_file, region, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{
     Attributes, Coprocs, Options, Outcome, Signal, SpawnError, StartError, descriptors,
@@ -13,6 +13,7 @@ use latchwork::mutex::Mutex;
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::Region;
 use latchwork::time::Deadline;
+use latchwork_testkit::Child;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -264,7 +265,7 @@ fn a_thread_that_holds_standard_error_may_wait_for_standard_output() {
 fn what_c_code_printed_before_is_printed_once() {
     isolated(|| {
         let (read, write) = std::io::pipe().unwrap();
-        fork(|| {
+        Child::fork(|| {
             // SAFETY: standard output becomes the pipe, in this process alone.
             unsafe {
                 libc::dup2(write.as_raw_fd(), 1);

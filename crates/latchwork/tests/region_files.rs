@@ -3,7 +3,7 @@
 
 mod coproc_support;
 
-use coproc_support::{fork, isolated, region, until};
+use coproc_support::{isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Outcome, descriptors};
 use latchwork::mutex::{Mutex, Robust};
@@ -27,7 +27,7 @@ fn reached(step: &AtomicU32, number: u32) {
 
 /// Attaches by the name at step 1, which makes it step 2, and leaves in good order at step 3.
 fn visitor(name: &str, step: &AtomicU32) -> Child {
-    fork(|| {
+    Child::fork(|| {
         reached(step, 1);
         let region = options().attach(name).unwrap();
         step.store(2, Ordering::Release);
@@ -49,7 +49,7 @@ fn the_last_of_two_that_leave_at_once_removes_the_name() {
                 std::thread::yield_now();
             }
         };
-        let peer = fork(|| {
+        let peer = Child::fork(|| {
             for round in (0..ROUNDS).map(|round| round * 3) {
                 reached(round + 1);
                 let region = options().attach(&name).unwrap();
@@ -112,9 +112,9 @@ fn a_trimmed_region_has_its_memory_again_where_it_is_needed() {
         assert!(after <= large - given, "{after} {large} {given}");
         assert_eq!(*numbers.as_slice(), [7; 1000]);
     };
-    fork(make).succeed();
+    Child::fork(make).succeed();
     // Nobody has it: it is looked at closely, and not filled.
-    fork(|| {
+    Child::fork(|| {
         let region = RegionOptions::new().attach(&name).unwrap();
         assert!(memory_of(&region) < 8 << 20, "{}", memory_of(&region));
         assert!(region.heap_stats().trimmed_bytes >= 16 << 20);
@@ -163,7 +163,7 @@ fn a_descriptor_of_ones_own_is_attached_and_others_can_still_attach() {
     isolated(|| {
         let (name, _file) = Leftover::region("own");
         let ready = Page::<AtomicU32>::new();
-        let other = fork(|| {
+        let other = Child::fork(|| {
             reached(&ready, 1);
             options().attach(&name).unwrap();
         });
@@ -200,7 +200,7 @@ fn the_name_stays_while_a_fork_has_the_region() {
         let visitor = visitor(&name, &step);
         let region = unlinked_at_last(&name);
         // Has the region mapped, and is no task of it yet.
-        let heir = fork(|| {
+        let heir = Child::fork(|| {
             reached(&step, 4);
             region.join("heir").unwrap();
             region.object("value", || 7u32).unwrap();

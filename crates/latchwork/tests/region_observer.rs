@@ -3,10 +3,10 @@
 
 mod coproc_support;
 
-use coproc_support::{fork, until};
+use coproc_support::until;
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::region::{AttachError, ObjectError, Region, RegionOptions};
-use latchwork_testkit::{Exit, Leftover, Page};
+use latchwork_testkit::{Child, Exit, Leftover, Page};
 use std::os::fd::AsFd;
 
 fn options() -> RegionOptions {
@@ -14,8 +14,8 @@ fn options() -> RegionOptions {
 }
 
 /// Makes a region in a child, which changes it until step 2, and keeps it until step 4.
-fn kept_by_child(name: &str, step: &AtomicU32) -> latchwork_testkit::Child {
-    let child = fork(|| {
+fn kept_by_child(name: &str, step: &AtomicU32) -> Child {
+    let child = Child::fork(|| {
         let region = options().create_named(name).unwrap();
         region.object("version", || [7u32, 8]).unwrap();
         let count = region.object("count", || AtomicU32::new(1)).unwrap();
@@ -85,8 +85,8 @@ fn an_observer_reads_what_tasks_write_and_is_none() {
 #[test]
 fn a_write_to_an_observed_region_ends_the_process() {
     let (name, _file) = Leftover::region("not-written");
-    fork(|| drop(options().create_named(&name).unwrap())).succeed();
-    let mut writer = fork(|| {
+    Child::fork(|| drop(options().create_named(&name).unwrap())).succeed();
+    let mut writer = Child::fork(|| {
         let observer = options().observe(&name).unwrap();
         // SAFETY: none. The kernel refuses it.
         unsafe { observer.base().cast_mut().write_volatile(1) };
@@ -102,12 +102,12 @@ fn an_observer_may_be_a_user_who_cannot_write() {
         return;
     }
     let (name, _file) = Leftover::region("other-user");
-    fork(|| {
+    Child::fork(|| {
         let region = options().create_named(&name).unwrap();
         region.object("version", || 7u32).unwrap();
     })
     .succeed();
-    fork(|| {
+    Child::fork(|| {
         // SAFETY: this process has one thread.
         assert_eq!(unsafe { libc::setuid(65_534) }, 0);
         let attached = options().attach(&name).unwrap_err();
@@ -145,7 +145,7 @@ fn a_region_without_a_name_is_observed_by_its_file() {
 fn a_hostile_entry_is_found_damaged() {
     use std::os::unix::fs::FileExt;
     let (name, file) = Leftover::region("hostile-entry");
-    fork(|| {
+    Child::fork(|| {
         let region = options().create_named(&name).unwrap();
         region.object("version", || 7u32).unwrap();
     })

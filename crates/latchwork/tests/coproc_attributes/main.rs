@@ -8,11 +8,11 @@ mod descriptors;
 mod limits;
 mod scheduling;
 
-use coproc_support::{Copying as _, fork, isolated, proc_file, region, runs, until};
+use coproc_support::{Copying as _, isolated, proc_file, region, runs, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::region::{Orphans, Region, Shareable};
-use latchwork_testkit::Watchdog;
+use latchwork_testkit::{Child, Watchdog};
 
 /// Counts a run, so that a test can tell that nothing ran.
 fn run(region: &Region, (): ()) -> i32 {
@@ -253,7 +253,7 @@ fn a_coproc_dies_with_its_parent_on_request_and_not_otherwise() {
     let pids = region
         .object("pids", || [const { AtomicU32::new(0) }; 4])
         .unwrap();
-    let mut host = fork(|| {
+    let mut host = Child::fork(|| {
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
         let kinds = [
             Attributes::new().die_with_parent(),

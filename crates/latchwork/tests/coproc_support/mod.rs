@@ -46,22 +46,11 @@ pub fn blocks(region: &Region) -> (usize, usize) {
 
 /// Runs a test in a process of its own, with one thread, and under a watchdog.
 pub fn isolated(test: impl FnOnce()) {
-    let child = fork(test);
+    let child = Child::fork(test);
     // After the fork: a thread that starts holds a lock of std's, in which the child's threads would
     // be stuck.
     let _watchdog = Watchdog::start("an isolated test".into());
     child.succeed();
-}
-
-/// Forks while no other thread is inside std's output: the harness prints whenever it likes.
-pub fn fork(body: impl FnOnce()) -> Child {
-    let mut output = Some((std::io::stdout().lock(), std::io::stderr().lock()));
-    let child = Child::fork(|| {
-        drop(output.take());
-        body();
-    });
-    drop(output);
-    child
 }
 
 /// Polls until something is so; the watchdog ends what never comes.
