@@ -5,8 +5,8 @@
 # status is 1 if a pass failed.
 # With PATTERN, a basic regular expression, only the programs whose names match it run, without the documentation tests, and
 # no row is kept. `.ci/run` does not call it.
-# With LATCHWORK_BESIDE, a text that says what else this machine runs ("2 fuzz targets"), no spinning programs are started,
-# and the row has the text in their place.
+# If LATCHWORK_BESIDE is set, no spinning programs are started. Its text describes what else runs ("2 fuzz targets"), and
+# stands in the column of the spinning programs.
 . "$(dirname "$0")/lib.sh"
 passes=${1:-1}
 programs=${2:-$((3 * $(nproc)))}

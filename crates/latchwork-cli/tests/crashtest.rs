@@ -6,6 +6,7 @@ use common::command;
 use latchwork_step::{Resume, Task};
 use latchwork_testkit::{Leftover, Watchdog, compile, output_of};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 use std::io::Read as _;
@@ -403,9 +404,10 @@ fn announced(path: &Path) -> String {
 /// Waits until a process has ended.
 fn wait_for_end(pid: &str) {
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-    // By its descriptor: another process may get the same ID.
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return;
+    // Through a pidfd, since the process ID may be reused.
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return,
+        process => process.unwrap(),
     };
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     while poll(&mut ended, None) != Ok(1) {}

@@ -10,7 +10,7 @@
 //! | [`Namespace`] | a PID namespace, and its end as a whole |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
-//! | [`Patience`] | how long a test waits before it takes a hang for certain |
+//! | [`Patience`] | how long a test waits before it reports a hang |
 //! | [`compile`] | a program in C |
 //! | [`bodies`] | what every lock must do, for the tests of several crates |
 //! | [`priority`] | policies and priorities |

@@ -1,12 +1,15 @@
-//! How long a test waits before it takes a hang for certain.
+//! How long a test waits before it reports a hang.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Time that passes more slowly while more tasks want to run than there are processors.
+/// A time-out that runs more slowly on a busy machine.
 ///
-/// Beside `n` tasks a processor that can run, a second counts as `1 / n` of one, at least as a tenth: what a test needs in
-/// processor time does not depend on what else the machine does. The number is that of the whole system, in
-/// `/proc/loadavg`, at the moment of each [look](Self::is_over); without that file, each second counts.
+/// With `n` runnable tasks for each processor, a second counts as `1 / n` of one, but at least as a tenth. So a test gets
+/// about the same processor time whatever else runs. The number is that of the whole system, and is read from
+/// `/proc/loadavg` in each call of [`is_over`](Self::is_over); without that file, time counts in full.
 #[derive(Debug)]
 pub struct Patience {
     left: Duration,
@@ -24,25 +27,36 @@ impl Patience {
     }
 
     pub(crate) fn whole() -> Duration {
-        let text = std::env::var("LATCHWORK_WATCHDOG").ok();
-        let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(120);
-        Duration::from_secs(seconds)
+        // Read once, by the thread that starts to wait: the environment's lock must be free when another thread forks.
+        static WHOLE: OnceLock<Duration> = OnceLock::new();
+        *WHOLE.get_or_init(|| {
+            let text = std::env::var("LATCHWORK_WATCHDOG").ok();
+            let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(120);
+            Duration::from_secs(seconds)
+        })
     }
 
-    /// How often to look: each look stands for the time since the one before.
+    /// The interval between two calls of [`is_over`](Self::is_over).
     pub(crate) fn between_looks() -> Duration {
         Duration::from_secs(1).min(Self::whole() / 8)
     }
 
     /// Counts the time since the last look, and returns whether none is left.
     ///
-    /// A look counts at most two seconds: a process that was stopped, or had no processor for long, was not waiting.
+    /// A call counts at most two intervals: a process that was stopped, or got no processor, could make no progress.
     pub fn is_over(&mut self) -> bool {
         let now = Instant::now();
-        let passed = (now - self.looked).min(2 * Self::between_looks());
-        self.looked = now;
-        self.left = self.left.saturating_sub(passed.div_f64(crowd()));
+        let passed = now - self.looked;
+        if passed >= Self::between_looks() {
+            self.looked = now;
+            self.count(passed, crowd());
+        }
         self.left.is_zero()
+    }
+
+    fn count(&mut self, passed: Duration, crowd: f64) {
+        let passed = passed.min(2 * Self::between_looks());
+        self.left = self.left.saturating_sub(passed.div_f64(crowd));
     }
 }
 
@@ -54,9 +68,13 @@ impl Default for Patience {
 
 /// How many tasks can run, in the whole system, for each processor of this process.
 fn crowd() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    crowd_of(&text, processors)
+    // Without an allocation: the calling thread may run beside a raw clone, whose child inherits the allocator's locks.
+    let mut text = [0; 64];
+    let read = File::open("/proc/loadavg").and_then(|mut file| file.read(&mut text));
+    let text = str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or_default();
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
+    crowd_of(text, *PROCESSORS.get_or_init(processors))
 }
 
 fn crowd_of(load: &str, processors: usize) -> f64 {
@@ -84,9 +102,13 @@ mod tests {
 
     #[test]
     fn a_process_that_was_stopped_is_not_taken_for_one_that_hangs() {
-        let left = Patience::between_looks() * 3;
-        let looked = Instant::now() - left;
-        assert!(!Patience { left, looked }.is_over());
+        let interval = Patience::between_looks();
+        let mut patience = Patience {
+            left: interval * 3,
+            looked: Instant::now(),
+        };
+        patience.count(interval * 100, 1.0);
+        assert_eq!(patience.left, interval);
     }
 
     #[test]

@@ -65,7 +65,9 @@ impl Watchdog {
 
 fn bite(message: &str) -> ! {
     let seconds = Patience::whole().as_secs();
-    let mut out = format!("\nWATCHDOG: no progress for {seconds} s: {message}\n");
+    let mut out = format!(
+        "\nWATCHDOG: no progress for {seconds} s, or longer on a busy machine: {message}\n"
+    );
     let me = std::process::id();
     let tasks = std::fs::read_dir(format!("/proc/{me}/task"))
         .into_iter()

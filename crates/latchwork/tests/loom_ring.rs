@@ -157,7 +157,8 @@ impl Claimed {
         if self.claim(1) {
             assert!(!*freed);
             *freed = true;
-            // The claims stay, so that no other task succeeds.
+            // The library gives up both claims here; its body word is 0 then. The model keeps them, so that no other task
+            // frees the body.
             return;
         }
         self.ring.give_up(&self.claims[0]);

@@ -36,7 +36,7 @@ fn visitor(name: &str, step: &AtomicU32) -> Child {
     })
 }
 
-/// Each of two processes sees the other one's task, or its file lock, or neither: one of them removes the name.
+/// Each of the two gives up its file lock before it looks for the other's, so the later one removes the name.
 #[test]
 fn the_last_of_two_that_leave_at_once_removes_the_name() {
     const ROUNDS: u32 = 500;
@@ -70,6 +70,38 @@ fn the_last_of_two_that_leave_at_once_removes_the_name() {
             assert!(!path.exists(), "in round {}", round / 3);
         }
         peer.succeed();
+    });
+}
+
+/// It makes its thread a task again, and the region is in use again.
+#[test]
+fn a_container_outside_uses_a_region_whose_last_handle_was_dropped_beside_a_peer() {
+    isolated(|| {
+        let (name, _file) = Leftover::region("outside");
+        let region = unlinked_at_last(&name);
+        let step = Page::<AtomicU32>::new();
+        let peer = Child::fork(|| {
+            let region = options().attach(&name).unwrap();
+            region.join("peer").unwrap();
+            step.store(1, Ordering::Release);
+            reached(&step, 2);
+        });
+        reached(&step, 1);
+        let mut text = Box::pin(latchwork::region::String::new_in(&region));
+        text.as_mut().edit().push_str("here").unwrap();
+        assert_eq!(&**text, "here");
+        region.detach().unwrap();
+        // Needs another block.
+        text.as_mut()
+            .edit()
+            .push_str(&" again".repeat(100))
+            .unwrap();
+        step.store(2, Ordering::Release);
+        // It ends without a detach.
+        peer.succeed();
+        assert_eq!(collect(&name), leftovers::Outcome::InUse);
+        assert!(text.starts_with("here again"));
+        drop(text);
     });
 }
 

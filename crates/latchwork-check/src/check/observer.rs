@@ -140,11 +140,11 @@ events! {
     pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict
         = sleep::condvar_begins, else Verdict::Go;
 
-    /// The calling task is about to sleep for an object that has no owner. Returns whether no other task seems to be left
-    /// that could end this sleep.
+    /// The calling task is about to sleep for an object that has no owner. Returns whether no other task
+    /// was found that could end this sleep.
     pub fn waits(object: Lock, timed: bool, site: Site) -> bool = sleep::waits, else false;
 
-    /// [`waits`] has returned `true`, and since then the calling task has found that it still has to sleep.
+    /// Called after [`waits`] returned `true`, if the object still requires a sleep.
     fn waits_alone(object: Lock, site: Site) = sleep::waits_alone;
 
     /// The interface has initialised a lock at this address.

@@ -23,7 +23,7 @@ static void sleep_for(long milliseconds)
 	nanosleep(&time, NULL);
 }
 
-/* Writes this process's ID to a file, which is complete as soon as it is there. */
+/* Writes this process's ID to a file, which is complete as soon as it exists. */
 static void announce(const char *path)
 {
 	char new_path[4096];

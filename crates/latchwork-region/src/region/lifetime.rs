@@ -31,14 +31,24 @@ impl Inner {
         self.uses.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A thread becomes a task. A container outside the region may have brought it here after the last use had ended, and had
+    /// given up the file lock.
+    pub(super) fn use_by_task_begins(&self) {
+        // Relaxed: the lock orders this with the end of the last use.
+        if self.uses.fetch_add(1, Ordering::Relaxed) == 0 {
+            let _lock = RegistryLock::lock();
+            let _ = memory::lock_in_use(&*self.file);
+        }
+    }
+
     pub(super) fn use_ends(&self) {
         // AcqRel: the last user sees what the others did.
         if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
         let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0;
-        // Whatever tasks live: this process gives up its file lock before it asks whether another process has one. Of
-        // several that leave at the same time, the one that asks last finds none.
+        // Living tasks do not matter: the process gives up its file lock before it looks for another process's. If several
+        // detach at once, the last to look finds none.
         if unlink && let Some(path) = &self.path {
             let _lock = RegistryLock::lock();
             // Acquire: another thread may have attached the region again.

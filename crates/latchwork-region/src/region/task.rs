@@ -270,7 +270,7 @@ impl Inner {
         slot.messages.store(0, Ordering::Relaxed);
         slot.inbox.reset();
         slot.wait.init(owner.raw(), wait_record::recorded(priority));
-        self.use_begins();
+        self.use_by_task_begins();
         let addresses = self.addresses();
         let attachment = AttachmentParts {
             base: addresses.start,

@@ -78,10 +78,10 @@ observer! {
     fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
     /// One of a condition variable's waiters, or all, are about to be notified.
     fn notifies(condvar: Lock, all: bool);
-    /// The calling task is about to sleep for an object that has no owner. Returns whether no other task seems to be left
-    /// that could end this sleep.
+    /// The calling task is about to sleep for an object that has no owner. Returns whether the observer
+    /// found no other task that could end this sleep.
     fn waits(object: Lock, timed: bool, site: Site) -> bool = false;
-    /// [`Self::waits`] has returned `true`, and since then the calling task has found that it still has to sleep.
+    /// Called after [`Self::waits`] returned `true`, if the object still requires a sleep.
     fn waits_alone(object: Lock, site: Site);
     /// That sleep is over.
     fn has_waited(object: Lock);

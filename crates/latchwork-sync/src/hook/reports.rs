@@ -60,10 +60,10 @@ impl Waiting {
         }))
     }
 
-    /// To be called before the sleep: it is reported if no other task can end it.
+    /// Reports the wait if no other task can end it. To be called just before the sleep.
     ///
-    /// `must_sleep` checks the object once more: another task may have signalled it, and ended, after the caller has
-    /// checked it last, and before the observer looked for other tasks.
+    /// `must_sleep` checks the object again: another task may have signalled it and exited after the caller's last check
+    /// and before the observer looked for other tasks.
     #[inline]
     pub fn unless_ended(&self, must_sleep: impl FnOnce() -> bool) {
         if let Some(wait) = &self.0
@@ -74,10 +74,10 @@ impl Waiting {
         }
     }
 
-    /// As [`Self::unless_ended`], for a sleep while each of `words` has its value.
+    /// Like [`Self::unless_ended`], for a sleep that lasts while all `words` have these values.
     #[inline]
     pub fn unless_changed(&self, words: &[(&AtomicU32, u32)]) {
-        // Acquire: after the end of a task that has changed one.
+        // Acquire: pairs with the stores of a task that has exited since.
         self.unless_ended(|| {
             let is_same = |(word, value): &(&AtomicU32, u32)| word.load(Acquire) == *value;
             words.iter().all(is_same)

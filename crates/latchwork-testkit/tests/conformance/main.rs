@@ -6,15 +6,20 @@ mod fault;
 mod mock;
 
 use fault::Fault;
+use latchwork_testkit::Watchdog;
 use latchwork_testkit::conformance::semaphores;
 use latchwork_testkit::conformance::{Report, Table};
 use mock::Mock;
 use std::sync::Arc;
 
+fn watchdog(test: &str) -> Arc<Watchdog> {
+    Arc::new(Watchdog::start(test.to_owned()))
+}
+
 #[test]
 fn conforming_semaphores_pass() {
-    let mock = Mock::new("conforming_semaphores_pass", None);
-    let report = semaphores::run(&Arc::new(mock));
+    let watchdog = watchdog("conforming_semaphores_pass");
+    let report = semaphores::run(&Arc::new(Mock::new(&watchdog, None)));
     report.assert_passed();
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!(json["actions"].as_array().unwrap().len(), 29);
@@ -22,7 +27,8 @@ fn conforming_semaphores_pass() {
 
 #[test]
 fn waiters_that_do_not_sleep_are_waited_for() {
-    let mock = Arc::new(Mock::spinning("waiters_that_do_not_sleep_are_waited_for"));
+    let watchdog = watchdog("waiters_that_do_not_sleep_are_waited_for");
+    let mock = Arc::new(Mock::spinning(&watchdog));
     let actions = [
         "rtems/sem/delete",
         "rtems/sem/obtain",
@@ -60,9 +66,9 @@ const FAULTS: [(Fault, &str); 15] = [
 
 #[test]
 fn each_mistake_is_detected_by_its_action() {
+    let watchdog = watchdog("each_mistake_is_detected_by_its_action");
     for (fault, action) in FAULTS {
-        let mock = Mock::new("each_mistake_is_detected_by_its_action", Some(fault));
-        let mock = Arc::new(mock);
+        let mock = Arc::new(Mock::new(&watchdog, Some(fault)));
         let report = semaphores::run_action(&mock, Table::named(action));
         let first = report.failed.first();
         let first = first.unwrap_or_else(|| panic!("{action} did not notice {fault:?}"));

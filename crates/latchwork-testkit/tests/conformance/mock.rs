@@ -7,12 +7,12 @@ use latchwork_testkit::Watchdog;
 use latchwork_testkit::conformance::semaphores::{ClassicSemaphores, attribute, status};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 pub struct Mock {
-    /// Each creation is progress.
-    watchdog: Watchdog,
+    /// Each creation counts as progress. (A test may abandon threads that hold the mock, but not the watchdog.)
+    watchdog: Weak<Watchdog>,
     state: Mutex<State>,
     changed: Condvar,
     fault: Option<Fault>,
@@ -85,10 +85,9 @@ impl Object {
 }
 
 impl Mock {
-    /// Its watchdog watches the test.
-    pub fn new(test: &str, fault: Option<Fault>) -> Self {
+    pub fn new(watchdog: &Arc<Watchdog>, fault: Option<Fault>) -> Self {
         Self {
-            watchdog: Watchdog::start(test.to_owned()),
+            watchdog: Arc::downgrade(watchdog),
             state: Mutex::default(),
             changed: Condvar::new(),
             fault,
@@ -96,10 +95,10 @@ impl Mock {
         }
     }
 
-    pub fn spinning(test: &str) -> Self {
+    pub fn spinning(watchdog: &Arc<Watchdog>) -> Self {
         Self {
             spins: true,
-            ..Self::new(test, None)
+            ..Self::new(watchdog, None)
         }
     }
 
@@ -209,7 +208,9 @@ impl ClassicSemaphores for Mock {
         ceiling: u32,
         id: Option<&mut u32>,
     ) -> u32 {
-        self.watchdog.progress();
+        if let Some(watchdog) = self.watchdog.upgrade() {
+            watchdog.progress();
+        }
         let mut state = self.lock();
         if name == 0 {
             return status::INVALID_NAME;

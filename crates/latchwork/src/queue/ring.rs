@@ -29,11 +29,11 @@
 //! *Orderings:* SYNC tail: Release by the sender, Acquire by the receiver's read. SYNC head: Release by the receiver,
 //! Acquire by the sender's read. SYNC sleep: the barriers above.
 //!
-//! *A deleted ring is cleared away.* A claim word for each side names the task that has it. Its body is freed under a lock
-//! by a task that finds the ring deleted and claims both sides. The deleting task tries that after it has stored the new life,
-//! and a task that gives up a side tries it if it finds a new life. One of them succeeds. Each of the two stores, and then reads
-//! what the other one has stored, with a full barrier between: so the second of them sees both, unless a third task has a side,
-//! and then that is the one to give up last.
+//! *A deleted ring is freed once.* Each side has a claim word, which names the task that uses the side. The body is freed,
+//! under a lock, by a task that finds the ring deleted and claims both sides. The deleting task stores the new life, and then
+//! tries this. A task that gives up a side clears its claim word, and tries this if it then reads a new life. A full barrier
+//! lies between the store and the read of each, so at least one of the two sees the other's store. If a third task still has
+//! the other side, it tries this when it gives that side up.
 //!
 //! *Elision:* while no task sleeps, no system call is made. *Cost:* one read-modify-write for each message or batch on
 //! each side, on a line that the other side reads when it has used up what it knew of.
@@ -154,7 +154,7 @@ impl Ring {
             let word = &self.rare.0.life;
             // AcqRel: the accesses of the last life come before those of the next.
             let begun = word.compare_exchange(life, next, Ordering::AcqRel, Ordering::Relaxed);
-            // SYNC sleep.
+            // SYNC sleep. Also pairs with the fence in `give_up`.
             fence_after_update();
             begun.is_ok()
         };
@@ -175,8 +175,8 @@ impl Ring {
         begun
     }
 
-    /// Gives up a side, whose claim word contains the calling task. Returns whether the life after `life` has begun: the
-    /// caller must then look whether the deleted ring can be cleared away.
+    /// Gives up a side that the calling task has claimed. Returns whether the ring of life `life` was deleted; the caller
+    /// must then try to free its body.
     pub(crate) fn give_up(&self, claim: &AtomicU64, life: u32) -> bool {
         // Release: pairs with the Acquire of the next claim.
         claim.store(0, Ordering::Release);

@@ -122,7 +122,7 @@ impl Form {
 #[repr(C, align(64))]
 pub(crate) struct Core {
     pub(crate) word: AtomicU64,
-    /// While the word has `NESTED`, how often the owner has obtained it again, which is not 0. Only the owner uses it.
+    /// How often the owner has obtained it again; valid only while the word has `NESTED`. Only the owner uses it.
     pub(crate) nest: AtomicU32,
     /// A [`Form`], constant during an incarnation.
     form: AtomicU32,

@@ -13,7 +13,7 @@
 //! 1. While a task waits there is an owner, and the word has `QUEUED`: ownership changes under the lock only.
 //! 2. The store of the word that names the heir commits a hand-over. The rest follows from the word: the heir, whose
 //!    record says `WAITING` for this object, must get `GRANTED`.
-//! 3. `nest` is 0, and the word is without `NESTED`, whenever the owner changes.
+//! 3. The word is without `NESTED` whenever the owner changes, and `nest` counts only while the word has it.
 //!
 //! *A dead owner* is detected by the next task that comes for the semaphore, and by all waiters: the death wakes them.
 //! Under the lock the first waiter becomes the owner, and gets the report; if no task waits, the next task to obtain it
@@ -85,7 +85,7 @@ pub(crate) fn obtain<T: TaskTable>(
     }
     let obtained = acquire(access, limit)?;
     if core.word.load(Relaxed) & NESTED != 0 {
-        // Only a file that was written into has it here.
+        // Only a damaged word has `NESTED` here.
         change_flags(core, |word| word & !NESTED);
     }
     caller.record.standing.obtained();
@@ -220,7 +220,7 @@ pub(crate) fn release<T: TaskTable>(
     let word = word_if_owned(access)?;
     // An inner release by a panic is remembered until the last one.
     let torn = torn || word & DIED != 0;
-    // The flag without a count is in no file but one that was written into.
+    // `nest` is 0 here in a damaged region alone.
     if word & NESTED != 0 && core.nest.load(Relaxed) != 0 {
         if torn {
             change_flags(core, |word| word | DIED);
@@ -327,7 +327,6 @@ impl<T: TaskTable> Locked<'_, T> {
     /// Passes on the semaphore of a dead owner.
     pub(super) fn settle_dead_owner(&self, word: u64) {
         let core = self.core;
-        crate::atomic::unless_disabled!(SemaphoreResetsNesting, core.nest.store(0, Relaxed), ());
         let key = key_of(word);
         if let Some((_, wake)) = self.hand_over(key, DIED) {
             wake.carry_out();

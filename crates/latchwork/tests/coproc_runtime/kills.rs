@@ -1,14 +1,12 @@
 //! The deaths of the zygote, of coprocs and of their creator.
 
-use super::coproc_support::{
-    self, blocks, children, fork, isolated, proc_file, region, runs, until,
-};
+use super::coproc_support::{self, blocks, children, isolated, proc_file, region, runs, until};
 use super::{called, give, works, zygote, zygotes};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Options, Outcome, SpawnError};
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::Region;
-use latchwork_testkit::{Seed, Watchdog};
+use latchwork_testkit::{Child, Seed, Watchdog};
 use std::time::Duration;
 
 #[test]
@@ -178,7 +176,7 @@ fn helpers_end_with_a_host_that_is_killed() {
         .object("pids", || [const { AtomicU32::new(0) }; 8])
         .unwrap();
     let before = blocks(&region);
-    let mut host = fork(|| {
+    let mut host = Child::fork(|| {
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(3)).unwrap();
         until(|| called("ready").len() == 3);
         for (place, (pid, _)) in pids.iter().zip(children()) {

@@ -6,13 +6,11 @@
 mod coproc_support;
 mod kills;
 
-use coproc_support::{
-    Copying as _, children, fork, isolated, proc_file, region, runs, status_of, until,
-};
+use coproc_support::{Copying as _, children, isolated, proc_file, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::Watchdog;
+use latchwork_testkit::{Child, Watchdog};
 use std::time::Duration;
 
 fn give(_: &Region, value: i32) -> i32 {
@@ -168,7 +166,7 @@ fn a_fork_does_not_disturb_its_parents_runtime() {
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         let (theirs, their_coproc) = (&coprocs, &coproc);
-        fork(move || {
+        Child::fork(move || {
             assert!(matches!(
                 theirs.spawn_value(give, 1, &Attributes::new()),
                 Err(SpawnError::OtherProcess)
@@ -292,7 +290,7 @@ fn what_was_printed_before_is_printed_once() {
     }
     isolated(|| {
         let (read, write) = std::io::pipe().unwrap();
-        fork(|| {
+        Child::fork(|| {
             // SAFETY: standard output becomes the pipe, in this process alone.
             unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&write), 1) };
             use std::io::Write;

@@ -145,7 +145,7 @@ fn a_span_of_a_task_that_is_still_to_come_is_damage() {
     }
 }
 
-/// The next task in a slot frees blocks by what their spans' descriptors say of it, whatever the table of states says.
+/// A later task in a slot trusts this word of a descriptor, and does not look at the table of states.
 #[test]
 fn a_span_in_the_cache_of_a_task_that_is_still_to_come_is_damage() {
     const CACHED: usize = 48;
@@ -280,7 +280,6 @@ fn what_a_container_holds_is_not_validated() {
     }
 }
 
-/// Flags that the word of such a semaphore never has: an obtain retried for ever, since the exchange expects none.
 /// The bytes of a region with one semaphore, and where its word is.
 fn with_semaphore(name: &str, create: impl FnOnce(&Region)) -> (Vec<u8>, usize) {
     let named = Named::new("flags");
@@ -313,6 +312,7 @@ fn a_binary_semaphore_with_a_wrong_count_of_its_owner_is_obtained_and_released()
     }
 }
 
+/// Flags that the word of a counting semaphore never has: an obtain retried for ever, since the exchange expects none.
 #[test]
 fn a_counting_semaphore_with_flags_of_another_kind_is_obtained() {
     let (bytes, word) = with_semaphore("count", |region| {

@@ -73,7 +73,8 @@ fn is_stuck(visible: &VisibleTasks, who: TaskRef<'static>) -> bool {
 /// the interrupted code is using, and other processes have the region's file only if it was sent to them, before any of
 /// them became a task.
 ///
-/// Another thread may have signalled the object and ended just before: so the caller must then check the object once more.
+/// Another thread may have signalled the object and exited before this check. If the result is `true`, the caller must
+/// check the object again.
 pub(crate) fn is_unsignallable(object: Lock) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Queue)
         && region::has_only_own_task(object.address())

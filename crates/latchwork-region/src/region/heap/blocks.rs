@@ -36,7 +36,7 @@ impl Bits<'_> {
 
     /// The address of a word of `alloc`, from which those of the other bitmaps can be reached.
     pub(super) fn alloc_address(&self, word: u32) -> usize {
-        // `base` may access all bitmaps of the span.
+        // The provenance of `base` covers all bitmaps of the span.
         self.base.as_ptr().expose_provenance() + usize::from(self.class.alloc) + word as usize * 8
     }
 

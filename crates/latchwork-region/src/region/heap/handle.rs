@@ -165,7 +165,7 @@ impl Heap {
     pub fn publish_committed(&self, spans: u32) {
         debug_assert!(spans <= self.layout.max_spans);
         for span in self.committed()..spans {
-            // A file of doubtful origin could name a task here that is still to come.
+            // An untrusted file could name a later task here.
             self.desc(span).cached.store(0, Relaxed);
         }
         self.header().committed.fetch_max(spans, Release);

@@ -61,10 +61,10 @@ pub(super) struct Desc {
     /// The bitmaps of classes with at most 64 blocks in a span.
     pub(super) alloc: AtomicU64,
     pub(super) shared: AtomicU64,
-    // What the fast paths need, while the owner has the span in its cache ([`Self::CURRENT`] or [`Self::LISTED`]). Caches.
-    /// The block that the owner freed last, if it is still free and the cursor has not moved: its offset in the span + 1, or
-    /// 0; and its bit in the cursor's word.
+    // What the fast paths need; valid while the span is the owner's current one, or listed.
+    /// The offset in the span + 1 of the block that the owner freed last, or 0 if it is in use or the cursor has moved.
     pub(super) freed: AtomicU32,
+    /// That block's bit in the cursor's word.
     pub(super) freed_bit: AtomicU32,
     /// The owner, and the class + 1; 0 if the span is in no task's cache.
     pub(super) cached: AtomicU64,

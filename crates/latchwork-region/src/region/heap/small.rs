@@ -17,7 +17,7 @@ use super::{
 use crate::atomic::AtomicU64;
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-/// A span's place in its owner's cache.
+/// A span's place in its owner's *cache*: a task's current and listed spans.
 impl Desc {
     /// The owner removes the span from its cache.
     pub(super) fn leave(&self) {
@@ -27,7 +27,7 @@ impl Desc {
         kill_point!();
     }
 
-    /// Moves the cursor. (If the span is in no cache, the word's address is made when it enters one.)
+    /// Moves the cursor. (`enter` computes the word's address again.)
     #[inline(always)]
     pub(super) fn point_to(&self, word: u32) {
         let moved = i64::from(word) - i64::from(self.cursor.load(Relaxed));
@@ -48,11 +48,11 @@ impl Desc {
 
     /// The class of a span that the calling task, `owner`, has in its cache.
     ///
-    /// Relaxed: only this task stores its own identity here, and 0 before it gives the span up. So what it finds after
-    /// that is the 0, or later.
+    /// Relaxed: only this task stores its own identity here, and it stores 0 before it gives the span up. So it never
+    /// reads a stale identity of its own.
     #[inline(always)]
     fn cached_by(&self, owner: Owner) -> Option<&'static Class> {
-        // Any other owner leaves a number beyond all classes.
+        // With any other owner, the result exceeds all classes.
         let class = self.cached.load(Relaxed) ^ owner.raw();
         CLASSES.get((class as usize).wrapping_sub(1))
     }
@@ -91,13 +91,12 @@ impl Heap {
     }
 
     // Throughout: only a span's owner accesses `alloc` and the caches in the descriptor, so Relaxed suffices; a later
-    // owner sees them by the acquire of the state.
+    // owner sees them by the acquire of the state. (Each task that frees a block reads `cached`: see `cached_by`.)
 
     /// The fast path of allocation: the block that was freed last, or a free bit in the cursor's word.
     ///
-    /// The address of the block that was freed last is read from the descriptor. Computing it from its bit takes a search
-    /// and a multiplication, and freeing the block takes another multiplication, from the address to the bit: a task that
-    /// allocates a block again as soon as it has freed it would wait for all of them in turn.
+    /// The block's address is read from the descriptor. Computing it from the bit takes a search and a multiplication, and
+    /// a free takes another multiplication; a task that allocates and frees in turn would wait for all three.
     #[inline(always)]
     pub(super) fn alloc_from_current(
         &self,
@@ -261,9 +260,9 @@ impl Heap {
             desc.point_to(word);
         }
         step!();
-        // The words' addresses come from the descriptor, and not from `word`: the following instructions then do not wait
-        // for its computation, which the branch above has predicted.
-        // SAFETY: `cached_by` has said so.
+        // The addresses come from the descriptor, not from `word`, so that the next instructions need not wait for `word`,
+        // which the branch above has predicted.
+        // SAFETY: `cached_by` has returned this class, so the span is in the task's cache.
         let [alloc, shared, remote] = unsafe { desc.words(class) };
         let taken = alloc.load(Relaxed);
         // Relaxed: only the caller has the block, so no other task sets its bits now.

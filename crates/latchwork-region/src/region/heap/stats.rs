@@ -162,12 +162,12 @@ impl Heap {
         }
     }
 
-    /// Checks what the descriptor of a small span says for the fast paths.
+    /// Checks the fields of a small span's descriptor that the fast paths use.
     fn check_cached(&self, span: u32, state: State) -> Result<(), &'static str> {
         let desc = self.desc(span);
         let cached = desc.cached.load(Relaxed);
         if (cached != 0) != (desc.membership.load(Relaxed) != Desc::NOWHERE) {
-            return Err("a span is and is not in a cache");
+            return Err("a span's cache entry and its list membership differ");
         }
         if cached == 0 {
             return Ok(());
@@ -175,18 +175,18 @@ impl Heap {
         let class = &CLASSES[state.class()];
         let owner = state.owner().ok_or("an orphan is in a cache")?;
         if cached != Desc::cached_as(owner, state.class()) {
-            return Err("a span is in the cache of another task or class");
+            return Err("a span's cache entry names another task or class");
         }
         let (bits, cursor) = (self.bits(span, class), desc.cursor.load(Relaxed));
         if desc.cursor_word.load(Relaxed) != bits.alloc_address(cursor) {
-            return Err("the cursor's address is of another word");
+            return Err("a span's cursor address is not that of its cursor");
         }
         let (freed, bit) = (desc.freed.load(Relaxed), desc.freed_bit.load(Relaxed));
         let is_it = || bit < 64 && class.index_of(freed - 1) == Some(cursor * 64 + bit);
         let is_free = || bits.alloc(cursor).load(Relaxed) >> bit & 1 == 0;
         match freed == 0 || is_it() && is_free() {
             true => Ok(()),
-            false => Err("the block that was freed last is none, or not free"),
+            false => Err("the block recorded as freed last is not a free block"),
         }
     }
 

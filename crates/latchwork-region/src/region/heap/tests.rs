@@ -5,8 +5,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use super::blocks::Block;
 use super::*;
@@ -25,6 +25,7 @@ const SLOTS: u16 = 128;
 struct Memory {
     data: NonNull<u8>,
     grows: AtomicBool,
+    growth: Mutex<()>,
     /// The spans whose memory was returned.
     hollow: Vec<AtomicBool>,
 }
@@ -45,6 +46,8 @@ impl Backing for Arc<Memory> {
         if !self.grows.load(Relaxed) {
             return Err(GrowError);
         }
+        // As a region does, one task at a time.
+        let _one = self.growth.lock().unwrap();
         let target = heap.committed() + spans;
         heap.publish_committed(target.min(heap.layout.max_spans));
         Ok(())
@@ -110,6 +113,7 @@ impl Region {
         let memory = Arc::new(Memory {
             data: data.0,
             grows: AtomicBool::new(grows),
+            growth: Mutex::new(()),
             hollow: (0..max).map(|_| AtomicBool::new(false)).collect(),
         });
         let backing = Box::new(Arc::clone(&memory));

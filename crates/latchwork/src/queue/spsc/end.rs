@@ -127,7 +127,7 @@ impl<'r> End<'r> {
         let inner = queue.inner();
         let task = inner.task()?;
         let claim = &queue.core.claims[side as usize];
-        // Acquire: pairs with the Release in `free`. (The writes of a dead task are ordered by its index.)
+        // Acquire: pairs with the Release in `Ring::give_up`. (The writes of a dead task are ordered by its index.)
         let mut found = claim.load(Ordering::Acquire);
         loop {
             if Owner::from_raw(found).is_some_and(|owner| inner.is_alive(owner)) {

@@ -1,4 +1,4 @@
-//! Spans that change hands: no task frees into a span by what it knew of it before.
+//! After a span changes hands, its former owner does not use its old cache entry.
 
 use super::*;
 
@@ -6,15 +6,14 @@ fn span_of(region: &Region, block: NonNull<u8>) -> usize {
     (block.addr().get() - region.data.0.addr().get()) / SPAN_BYTES
 }
 
-/// The first task frees a block that the second one has allocated in a span that was the first one's, and the other way
-/// round.
+/// The span now belongs to `second`: `first` frees a block of it, and `second` frees a block of another span of `first`.
 fn free_each_others(region: &Region, first: Owner, second: Owner, size: usize, span: usize) {
     let blocks = [0, 1].map(|_| region.alloc(second, size));
     assert_eq!(blocks.map(|block| span_of(region, block)), [span; 2]);
     region.heap.check().unwrap();
     region.free(first, blocks[0]);
     region.heap.check().unwrap();
-    // The second task's own free block is not among the first one's.
+    // `first` must not get a block of `second`'s span.
     let other = region.alloc(first, size);
     assert_ne!(span_of(region, other), span);
     region.free(second, other);
@@ -30,7 +29,7 @@ fn a_span_that_was_released_and_claimed_by_another_task_is_that_tasks() {
         let block = region.alloc(first, size);
         let span = span_of(&region, block);
         region.free(first, block);
-        // The span is the first task's current one until it needs memory.
+        // `first` keeps the empty span as its current one; `trim` releases it.
         region.heap.trim(&region.task(first));
         region.heap.check().unwrap();
         free_each_others(&region, first, second, next_size, span);

@@ -99,7 +99,7 @@ fn shared_blocks_outlive_tasks_that_die_and_restart() {
     let region = Region::new(512);
     let links = [const { AtomicUsize::new(0) }; LINKS];
     let locks = [const { AtomicBool::new(false) }; LINKS];
-    let sweep = std::sync::Mutex::new(());
+    let sweep = Mutex::new(());
     thread::scope(|scope| {
         for index in 0..4u16 {
             let region = Shared(&region);
