@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// A time-out that runs more slowly on a busy machine.
 ///
 /// With `n` runnable tasks for each processor, a second counts as `1 / n` of one, but at least as a tenth. So a test gets
-/// about the same processor time whatever else runs. The number is that of the whole system, and is read from
-/// `/proc/loadavg` in each call of [`is_over`](Self::is_over); without that file, time counts in full.
+/// about the same processor time whatever else runs. The number is that of the whole system, and
+/// [`is_over`](Self::is_over) reads it from `/proc/loadavg`, at most once a second; without that file, time counts in full.
 #[derive(Debug)]
 pub struct Patience {
     left: Duration,
@@ -27,7 +27,7 @@ impl Patience {
     }
 
     pub(crate) fn whole() -> Duration {
-        // Read once, by the thread that starts to wait: the environment's lock must be free when another thread forks.
+        // Read once: the environment's lock must be free when another thread forks.
         static WHOLE: OnceLock<Duration> = OnceLock::new();
         *WHOLE.get_or_init(|| {
             let text = std::env::var("LATCHWORK_WATCHDOG").ok();

@@ -34,8 +34,9 @@ impl Watchdog {
     pub fn start(message: String) -> Self {
         let signs = Arc::new(Signs::default());
         let seen = Arc::clone(&signs);
+        let mut patience = Patience::new();
         let watch = move || {
-            let (mut last, mut patience) = (0, Patience::new());
+            let mut last = 0;
             // Relaxed, here and below: nothing else depends on a sign, and `unpark` ends the sleep.
             while !seen.is_over.load(Relaxed) {
                 std::thread::park_timeout(Patience::between_looks());

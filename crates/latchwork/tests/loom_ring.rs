@@ -2,9 +2,9 @@
 //!
 //! One sender and one receiver with a capacity of 1 or 2 and messages that are cells of loom's, which
 //! notices two that touch one at a time. Properties: messages arrive in order and whole, no place is
-//! overwritten before it was read, no wake-up is lost (a lost one ends as loom's deadlock), all who watch
-//! are told, a deletion ends all waits, a deleted ring's body is freed once nobody has a side, and with nobody asleep there
-//! is no system call. Every model has a negative twin.
+//! overwritten before it was read, no wake-up is lost (a lost one ends as loom's deadlock), all watchers are notified, a
+//! deletion ends all waits, a deleted ring's body is freed once no task has a side, and no system call is made while no task
+//! sleeps. Every model has a negative twin.
 //!
 //! Left out: the copies themselves, deaths (`region/park.rs` and the kill tests), the polls before the sleep. Indices do
 //! not wrap.
@@ -136,7 +136,7 @@ fn deleted() {
 /// A deleted ring whose body one task frees, as `queue/spsc/end.rs` does, under a lock.
 struct Claimed {
     ring: Ring,
-    /// 0: nobody has the side.
+    /// 0: no task has the side.
     claims: [AtomicU64; 2],
     /// Whether the body has been freed.
     freed: Mutex<bool>,
@@ -194,7 +194,7 @@ fn given_up() {
     claimed.clear_away();
     last.join().unwrap();
     late.join().unwrap();
-    assert!(*claimed.freed.lock().unwrap(), "nobody has freed the body");
+    assert!(*claimed.freed.lock().unwrap(), "no task has freed the body");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn with_nobody_asleep_there_is_no_system_call() {
 negative_twin!(
     twin_side_that_is_given_up_without_a_barrier_is_found,
     RingGivesUpUnordered,
-    "nobody has freed the body",
+    "no task has freed the body",
     Some(3),
     given_up
 );

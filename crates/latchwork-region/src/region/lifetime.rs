@@ -37,6 +37,7 @@ impl Inner {
         // Relaxed: the lock orders this with the end of the last use.
         if self.uses.fetch_add(1, Ordering::Relaxed) == 0 {
             let _lock = RegistryLock::lock();
+            // If it fails, the name may be removed while the task works. Its memory stays.
             let _ = memory::lock_in_use(&*self.file);
         }
     }

@@ -65,7 +65,7 @@ impl Waiting {
     /// `must_sleep` checks the object again: another task may have signalled it and exited after the caller's last check
     /// and before the observer looked for other tasks.
     #[inline]
-    pub fn unless_ended(&self, must_sleep: impl FnOnce() -> bool) {
+    pub fn report_if_alone(&self, must_sleep: impl FnOnce() -> bool) {
         if let Some(wait) = &self.0
             && wait.seems_alone
             && must_sleep()
@@ -74,11 +74,11 @@ impl Waiting {
         }
     }
 
-    /// Like [`Self::unless_ended`], for a sleep that lasts while all `words` have these values.
+    /// Like [`Self::report_if_alone`], for a sleep that lasts while all `words` have these values.
     #[inline]
-    pub fn unless_changed(&self, words: &[(&AtomicU32, u32)]) {
+    pub fn report_if_alone_at(&self, words: &[(&AtomicU32, u32)]) {
         // Acquire: pairs with the stores of a task that has exited since.
-        self.unless_ended(|| {
+        self.report_if_alone(|| {
             let is_same = |(word, value): &(&AtomicU32, u32)| word.load(Acquire) == *value;
             words.iter().all(is_same)
         });

@@ -91,11 +91,6 @@ impl Ring {
         assert!(self.0.begin_life_after(0));
     }
 
-    /// Whether the ring was deleted.
-    pub fn is_deleted(&self) -> bool {
-        self.0.life() != 0
-    }
-
     /// Gives up a side, by its claim word; returns whether the ring was deleted.
     pub fn give_up(&self, claim: &AtomicU64) -> bool {
         self.0.give_up(claim, 0)

@@ -54,7 +54,7 @@ impl<'r> Queue<'r> {
                 let words = [(senders.word(), ticket)];
                 let (object, deadline) = (self.cells.address(), wait.deadline());
                 let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
-                waiting.unless_changed(&words);
+                waiting.report_if_alone_at(&words);
                 (parked, woken) = inner.park(task, &words, deaths, deadline);
             }
             senders.leave(ticket, woken);

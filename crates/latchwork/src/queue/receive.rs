@@ -315,7 +315,7 @@ impl<'r> Queue<'r> {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
                 let (object, deadline) = (self.cells.address(), wait.deadline());
                 let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
-                waiting.unless_changed(&words);
+                waiting.report_if_alone_at(&words);
                 let (parked, by_another) = inner.park_cancellable(task, &words, deaths, deadline);
                 late = parked == Parked::TimedOut;
                 // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.

@@ -96,7 +96,7 @@ pub(super) fn obtain_unit(
         let (kind, object) = (hook::Kind::Semaphore, core::ptr::from_ref(core).addr());
         let waiting = Waiting::begin_at(kind, object, deadline.is_some(), site);
         let blocks = |obtained: &Result<(), Refusal>| matches!(obtained, Err(Refusal::WouldBlock));
-        waiting.unless_ended(|| {
+        waiting.report_if_alone(|| {
             obtained = obtain(WaitLimit::Try);
             blocks(&obtained)
         });

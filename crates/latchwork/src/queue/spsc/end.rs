@@ -243,7 +243,7 @@ impl<'r> End<'r> {
                 let words = [(ring.sleep_word(self.side), 1)];
                 let object = core::ptr::from_ref(self.queue.core).addr();
                 let waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
-                waiting.unless_changed(&words);
+                waiting.report_if_alone_at(&words);
                 timed_out = inner.park(task, &words, deaths, wait.deadline()).0 == Parked::TimedOut;
             }
             ring.end_sleep(self.side);
