@@ -1,8 +1,8 @@
 //! The queue's locks, and the loop that sending and receiving share: check, poll, sleep, check again.
 
 use super::locked::{Locked, Side};
-use super::{Queue, Wait, error::Failure, layout::Cells, wake::Wake};
-use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
+use super::{Queue, Wait, error::Failure, layout::Cells, report::Report, wake::Wake};
+use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::{AttachError, Parked, Task};
 use crate::{atomic::Ordering::Relaxed, backoff::ExponentialBackoff, mutex::Acquired};
 
@@ -86,37 +86,12 @@ impl<'r> Queue<'r> {
     /// The same check for a call that has not waited: a use after the queue's end is also reported to the checker.
     pub(super) fn check_use(&self, site: Site) -> Result<(), Failure> {
         self.check_life()
-            .inspect_err(|_| self.report_misuse(Misuse::AfterEnd, site))
+            .inspect_err(|_| self.report().misused(Misuse::AfterEnd, site))
     }
 
-    /// Reports to the checker a call that was refused, or should have been.
-    #[cold]
-    pub(super) fn report_misuse(&self, misuse: Misuse, site: Site) {
-        if hook::is_observed() {
-            Registered::misused(self.watched(), misuse, site);
-        }
-    }
-
-    /// The queue, as the checker identifies it.
-    fn watched(&self) -> Lock {
-        Lock::new(self.cells.address(), Kind::Queue).with(hook::Traits::SHARED)
-    }
-
-    /// Reports the queue's name to the checker, which then need not search the region for it.
-    pub(super) fn report_name(&self, name: &str, site: Site) {
-        if hook::is_observed() {
-            Registered::named(self.watched(), name, site);
-        }
-    }
-
-    /// Reports that the queue is about to lose its name. The checker keeps the name, for uses after the end.
-    pub(super) fn report_end(&self, site: Site) {
-        if hook::is_observed() {
-            let mut name = String::new();
-            crate::region::write_object_name(self.watched().address(), &mut name);
-            Registered::named(self.watched(), &name, site);
-            Registered::ended(self.watched());
-        }
+    /// What the queue reports to the checker.
+    pub(super) fn report(&self) -> Report {
+        Report(self.cells.address())
     }
 
     /// The senders' lock.

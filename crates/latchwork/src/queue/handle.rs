@@ -94,7 +94,7 @@ impl<'r> Queue<'r> {
         };
         region.reused(name, open, |head: &'r Head| {
             let queue = Self::begin_in(region, head, options)?;
-            queue.report_name(name, site);
+            queue.report().named(name, site);
             Ok(queue)
         })
     }
@@ -327,7 +327,7 @@ impl<'r> Queue<'r> {
     #[track_caller]
     pub fn delete(&self) -> Result<(), ControlError> {
         self.end_life()?;
-        self.report_end(Site::caller());
+        self.report().ends(Site::caller());
         self.inner().release_name(self.cells.core);
         Ok(())
     }
@@ -345,7 +345,8 @@ impl<'r> Queue<'r> {
         locked.cells.clear_away(task);
         locked.unlock(Wake::ALL);
         if waiting > 0 {
-            self.report_misuse(Misuse::DeleteAwaited { waiting }, Site::caller());
+            self.report()
+                .misused(Misuse::DeleteAwaited { waiting }, Site::caller());
         }
         Ok(())
     }

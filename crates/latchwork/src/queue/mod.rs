@@ -80,6 +80,7 @@ mod rank;
 mod ready;
 mod receive;
 mod recover;
+mod report;
 mod reserve;
 pub(crate) mod ring;
 mod send;

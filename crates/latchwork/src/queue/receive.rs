@@ -255,7 +255,7 @@ impl<'r> Queue<'r> {
                 if waits {
                     cells.leave_waiters(inbox);
                 } else if may_poll {
-                    self.report_misuse(Misuse::AfterEnd, site);
+                    self.report().misused(Misuse::AfterEnd, site);
                 }
                 return Err(deleted);
             }

@@ -8,7 +8,7 @@ use crate::owned::Owned;
 use crate::run::{Row, fault, harmless, name_thread, thread};
 use latchwork::check::{self, Checked, Rule};
 use latchwork::mutex::{Protocol, WaitWake};
-use latchwork::queue::{Queue, QueueOptions};
+use latchwork::queue::{Queue, QueueOptions, spsc::Spsc};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority, SimpleBinarySemaphore,
@@ -193,6 +193,29 @@ fn single_rows() -> Vec<Row> {
                 assert!(at!("q", queue.receive(&mut [0; 8])).is_err());
             },
         ),
+        fault(
+            "a message sent to a deleted ring",
+            Rule::InitialisedByInterface,
+            &[("main", "", "r")],
+            || {
+                let region = region();
+                let ring = Spsc::create(&region, "r", &QueueOptions::new(4, 8)).unwrap();
+                let mut sender = ring.sender().unwrap();
+                ring.delete().unwrap();
+                assert!(at!("r", sender.send(b"late")).is_err());
+            },
+        ),
+        fault(
+            "a ring deleted twice",
+            Rule::InitialisedByInterface,
+            &[("main", "", "r")],
+            || {
+                let region = region();
+                let ring = Spsc::create(&region, "r", &QueueOptions::new(4, 8)).unwrap();
+                ring.delete().unwrap();
+                assert!(at!("r", ring.delete()).is_err());
+            },
+        ),
     ]
 }
 
@@ -300,6 +323,15 @@ fn harmless_rows() -> Vec<Row> {
             queue.delete().unwrap();
             let queue = Queue::create(&region, "q", &QueueOptions::new(4, 8)).unwrap();
             queue.send(b"message").unwrap();
+        }),
+        harmless("a ring that is deleted, and one of its name", || {
+            let region = region();
+            for _ in 0..2 {
+                let ring = Spsc::create(&region, "r", &QueueOptions::new(4, 8)).unwrap();
+                ring.sender().unwrap().send(b"message").unwrap();
+                ring.receiver().unwrap().receive(&mut [0; 8]).unwrap();
+                ring.delete().unwrap();
+            }
         }),
     ]
 }

@@ -4,7 +4,7 @@ use crate::at;
 use crate::objects::region;
 use crate::run::{Row, fault, harmless, thread};
 use latchwork::check::{self, Rule};
-use latchwork::queue::{Queue, QueueOptions};
+use latchwork::queue::{Queue, QueueOptions, spsc::Spsc};
 use latchwork::region::RegionOptions;
 use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError, SimpleBinarySemaphore};
 use latchwork_testkit::Child;
@@ -44,6 +44,29 @@ pub fn rows() -> Vec<Row> {
                 let queue = Queue::create(&region, "q", &QueueOptions::new(1, 8)).unwrap();
                 queue.send(b"first").unwrap();
                 let _ = at!("q", queue.send(b"second"));
+            },
+        ),
+        fault(
+            "an empty ring, and only one task",
+            Rule::NoLoneWait,
+            &[("main", "", "r")],
+            || {
+                let region = region();
+                let ring = Spsc::create(&region, "r", &QueueOptions::new(4, 8)).unwrap();
+                let mut receiver = ring.receiver().unwrap();
+                let _ = at!("r", receiver.receive(&mut [0; 8]));
+            },
+        ),
+        fault(
+            "a full ring, and only one task",
+            Rule::NoLoneWait,
+            &[("main", "", "r")],
+            || {
+                let region = region();
+                let ring = Spsc::create(&region, "r", &QueueOptions::new(1, 8)).unwrap();
+                let mut sender = ring.sender().unwrap();
+                sender.send(b"first").unwrap();
+                let _ = at!("r", sender.send(b"second"));
             },
         ),
         harmless("the only task waits until a deadline", || {
@@ -106,5 +129,33 @@ pub fn rows() -> Vec<Row> {
                 }
             },
         ),
+        harmless(
+            "the only task of the region waits for a thread to make room",
+            || {
+                let region = region();
+                let queue = Queue::create(&region, "q", &QueueOptions::new(1, 8)).unwrap();
+                for _ in 0..500 {
+                    queue.send(b"first").unwrap();
+                    scope(|scope| {
+                        thread(scope, "other", || queue.receive(&mut [0; 8]).unwrap());
+                        queue.send(b"second").unwrap();
+                    });
+                    queue.receive(&mut [0; 8]).unwrap();
+                }
+            },
+        ),
+        harmless("the receiver of a ring waits for a thread", || {
+            let region = region();
+            let ring = Spsc::create(&region, "r", &QueueOptions::new(1, 8)).unwrap();
+            let mut receiver = ring.receiver().unwrap();
+            for _ in 0..500 {
+                scope(|scope| {
+                    thread(scope, "other", || {
+                        ring.sender().unwrap().send(b"message").unwrap();
+                    });
+                    receiver.receive(&mut [0; 8]).unwrap();
+                });
+            }
+        }),
     ]
 }

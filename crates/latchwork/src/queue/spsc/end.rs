@@ -5,7 +5,7 @@
 use super::super::{ControlError, QueueError, Wait, error::Failure, ring::Side};
 use super::handle::{ClaimError, Spsc, layout};
 use crate::atomic::Ordering::{self, Relaxed};
-use crate::hook::{Kind, Waiting};
+use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::{AttachError, ObjectError, Parked, Task};
 use crate::{backoff::ExponentialBackoff, region::heap::Owner};
 use core::{fmt, marker::PhantomData, mem::ManuallyDrop};
@@ -52,12 +52,16 @@ impl<'r> Spsc<'r> {
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    #[track_caller]
     pub fn delete(&self) -> Result<(), ControlError> {
+        let site = Site::caller();
         // If the caller dies before it has woken the sleepers, they notice its death: so it must be a task.
         self.inner().task()?;
         if !self.core.ring.begin_life_after(self.life) {
+            self.report().misused(Misuse::AfterEnd, site);
             return Err(ControlError::Deleted);
         }
+        self.report().ends(site);
         self.inner().release_name(self.core);
         self.clear_away();
         Ok(())
@@ -168,6 +172,13 @@ impl<'r> End<'r> {
         alive.then_some(()).ok_or(Failure::Deleted)
     }
 
+    /// The same check for a call that has not waited: a use after the ring's end is also reported to the checker.
+    #[inline]
+    fn check_use(&self, site: Site) -> Result<(), Failure> {
+        self.check_life()
+            .inspect_err(|_| self.queue.report().misused(Misuse::AfterEnd, site))
+    }
+
     /// The task that has the end, which must be the calling one.
     #[inline]
     fn task(&self) -> Result<Task<'r>, AttachError> {
@@ -207,9 +218,10 @@ impl<'r> End<'r> {
 
     /// Waits until something is available; returns how much.
     #[inline]
+    #[track_caller]
     pub(super) fn wait(&mut self, wait: Wait) -> Result<u32, Failure> {
         let task = self.task()?;
-        self.check_life()?;
+        self.check_use(Site::caller())?;
         match self.available() {
             0 => self.wait_slowly(task, wait),
             left => Ok(left),
@@ -217,6 +229,7 @@ impl<'r> End<'r> {
     }
 
     #[cold]
+    #[track_caller]
     fn wait_slowly(&mut self, task: Task<'r>, wait: Wait) -> Result<u32, Failure> {
         let left = self.refresh();
         if left > 0 {
@@ -233,7 +246,7 @@ impl<'r> End<'r> {
             return Ok(self.available());
         }
         let inner = self.queue.inner();
-        let ring = &self.queue.core.ring;
+        let (ring, site) = (&self.queue.core.ring, Site::caller());
         loop {
             // Read before the ring is checked: see `park`.
             let deaths = inner.deaths();
@@ -242,7 +255,8 @@ impl<'r> End<'r> {
             if self.refresh() == 0 && self.check_life().is_ok() {
                 let words = [(ring.sleep_word(self.side), 1)];
                 let object = core::ptr::from_ref(self.queue.core).addr();
-                let waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                let timed = wait.deadline().is_some();
+                let waiting = Waiting::begin_at(Kind::Queue, object, timed, site);
                 waiting.report_if_alone_at(&words);
                 timed_out = inner.park(task, &words, deaths, wait.deadline()).0 == Parked::TimedOut;
             }

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::super::ring::{Ring, Side};
-use super::super::{QueueError, QueueOptions};
+use super::super::{QueueError, QueueOptions, report::Report};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::hook::Site;
 use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
 use core::{alloc::Layout, fmt, ptr::NonNull};
 use std::sync::Arc;
@@ -117,11 +118,13 @@ impl<'r> Spsc<'r> {
     ///
     /// # Errors
     /// See [`QueueError`].
+    #[track_caller]
     pub fn create(
         region: &'r Region,
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
+        let site = Site::caller();
         options.check(region)?;
         let open = |core: &'r Head| {
             let ring = Self::open_in(region, core)?;
@@ -136,7 +139,9 @@ impl<'r> Spsc<'r> {
             }
         };
         region.reused(name, open, |core: &'r Head| {
-            Self::at(region, core).begin(options.capacities())
+            let ring = Self::at(region, core).begin(options.capacities())?;
+            ring.report().named(name, site);
+            Ok(ring)
         })
     }
 
@@ -172,6 +177,11 @@ impl<'r> Spsc<'r> {
     pub(in crate::queue) fn at(region: &'r Region, core: &'r Head) -> Self {
         let life = core.ring.life();
         Self { region, core, life }
+    }
+
+    /// What the ring reports to the checker.
+    pub(super) fn report(&self) -> Report {
+        Report(core::ptr::from_ref(self.core).addr())
     }
 
     /// The largest number of messages.

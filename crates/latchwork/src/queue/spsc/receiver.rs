@@ -41,6 +41,7 @@ impl<'r> Receiver<'r> {
     /// # Errors
     /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Forever)
     }
@@ -50,6 +51,7 @@ impl<'r> Receiver<'r> {
     /// # Errors
     /// As for [`Self::receive`], and [`ReceiveError::Empty`].
     #[inline]
+    #[track_caller]
     pub fn try_receive(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Not)
     }
@@ -59,6 +61,7 @@ impl<'r> Receiver<'r> {
     /// # Errors
     /// As for [`Self::receive`], and [`ReceiveError::TimedOut`].
     #[inline]
+    #[track_caller]
     pub fn receive_until(
         &mut self,
         buffer: &mut [u8],
@@ -68,6 +71,7 @@ impl<'r> Receiver<'r> {
     }
 
     #[inline]
+    #[track_caller]
     fn receive_within(&mut self, buffer: &mut [u8], wait: Wait) -> Result<usize, ReceiveError> {
         self.0.wait(wait)?;
         let message = self.message(0);
@@ -85,6 +89,7 @@ impl<'r> Receiver<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_held(&mut self, wait: Wait) -> Result<Held<'_, 'r>, ReceiveError> {
         self.0.wait(wait)?;
         Ok(Held { receiver: self })
@@ -95,6 +100,7 @@ impl<'r> Receiver<'r> {
     ///
     /// # Errors
     /// As for [`Self::receive_held`].
+    #[track_caller]
     pub fn receive_batch(
         &mut self,
         most: u32,

@@ -42,6 +42,7 @@ impl<'r> Sender<'r> {
     /// # Errors
     /// [`SendError::TooLong`], [`SendError::Deleted`], [`SendError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.send_within(message, Wait::Forever)
     }
@@ -51,6 +52,7 @@ impl<'r> Sender<'r> {
     /// # Errors
     /// As for [`Self::send`], and [`SendError::Full`].
     #[inline]
+    #[track_caller]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.send_within(message, Wait::Not)
     }
@@ -60,11 +62,13 @@ impl<'r> Sender<'r> {
     /// # Errors
     /// As for [`Self::send`], and [`SendError::TimedOut`].
     #[inline]
+    #[track_caller]
     pub fn send_until(&mut self, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
         self.send_within(message, Wait::Until(deadline))
     }
 
     #[inline]
+    #[track_caller]
     fn send_within(&mut self, message: &[u8], wait: Wait) -> Result<(), SendError> {
         self.check(message.len())?;
         self.0.wait(wait)?;
@@ -79,6 +83,7 @@ impl<'r> Sender<'r> {
     /// # Errors
     /// [`SendError::TooLong`] if any of them is; [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Deleted`],
     /// [`SendError::Attach`].
+    #[track_caller]
     pub fn send_batch(&mut self, messages: &[&[u8]], wait: Wait) -> Result<usize, SendError> {
         for message in messages {
             self.check(message.len())?;
@@ -103,6 +108,7 @@ impl<'r> Sender<'r> {
     ///
     /// # Errors
     /// [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Deleted`], [`SendError::Attach`].
+    #[track_caller]
     pub fn reserve(&mut self, wait: Wait) -> Result<Place<'_, 'r>, SendError> {
         self.0.wait(wait)?;
         Ok(Place { sender: self })
