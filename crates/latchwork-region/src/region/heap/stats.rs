@@ -127,6 +127,13 @@ impl Heap {
         while span < committed {
             span += self.check_span(span, committed).map_err(corrupt(span))?;
         }
+        let is_stray = |&span: &u32| {
+            let is_small = self.state(span).kind() == Some(Kind::Small);
+            !is_small && self.desc(span).cached.load(Relaxed) != 0
+        };
+        if let Some(span) = (0..committed).find(is_stray) {
+            return Err(corrupt(span)("a span without small blocks is in a cache"));
+        }
         match (committed..max).find(|&span| self.entry(span).load(Acquire) != 0) {
             Some(span) => Err(corrupt(span)("a span in use is not committed")),
             None => Ok(()),

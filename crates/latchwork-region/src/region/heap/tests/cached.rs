@@ -64,3 +64,16 @@ fn spans_that_get_memory_are_in_no_cache() {
     region.alloc(owner(1), 3 * SPAN_BYTES);
     assert!((1..4).all(|span| region.heap.desc(span).cached.load(Relaxed) == 0));
 }
+
+#[test]
+fn a_span_without_small_blocks_in_a_cache_is_found() {
+    let region = Region::new(4);
+    region.alloc(owner(1), 3 * SPAN_BYTES);
+    for span in 0..3 {
+        let desc = region.heap.desc(span);
+        desc.cached.store(Desc::cached_as(owner(1), 3), Relaxed);
+        assert_eq!(region.heap.check().unwrap_err().span, span);
+        desc.cached.store(0, Relaxed);
+        region.heap.check().unwrap();
+    }
+}
