@@ -1,12 +1,12 @@
 /*
- * A program that knows nothing of Latchwork, and deadlocks: two threads lock two accounts in different orders.
+ * A program that knows nothing of Latchwork, and deadlocks: two threads lock two accounts in different orders. Each waits
+ * until the other one has its first lock, so that this happens in every run.
  *
  * With an argument, the threads take turns: the program then ends, although the fault is still in it. The guide
  * docs/examples/deadlock.md finds it in both cases.
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 struct account {
 	pthread_mutex_t lock;
@@ -15,12 +15,14 @@ struct account {
 
 static struct account savings = {PTHREAD_MUTEX_INITIALIZER, 1000};
 static struct account current = {PTHREAD_MUTEX_INITIALIZER, 1000};
+static pthread_barrier_t both;
 static int takes_turns;
 
 static void transfer(struct account *from, struct account *to, long amount)
 {
 	pthread_mutex_lock(&from->lock);
-	usleep(takes_turns ? 0 : 100000);
+	if (!takes_turns)
+		pthread_barrier_wait(&both);
 	pthread_mutex_lock(&to->lock);
 	from->balance -= amount;
 	to->balance += amount;
@@ -48,6 +50,7 @@ int main(int argc, char **argv)
 
 	(void)argv;
 	takes_turns = argc > 1;
+	pthread_barrier_init(&both, NULL, 2);
 	pthread_create(&saver, NULL, save, NULL);
 	if (takes_turns)
 		pthread_join(saver, NULL);
