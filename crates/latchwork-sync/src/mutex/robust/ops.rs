@@ -24,6 +24,8 @@ pub unsafe trait RobustOps: Protocol {
     const MARK: usize = 0;
     /// Whether the word of a lock can say that the lock is free while its data is not whole.
     const HIDES_STATE: bool = false;
+    /// Whether a word without an owner, with `WAITERS`, is reserved for one of the waiters.
+    const RESERVES: bool = false;
 
     /// Takes the word, and calls `owner_died` if the word was a dead owner's. If the call fails, it has left what was
     /// [entered](RobustOps::enter).

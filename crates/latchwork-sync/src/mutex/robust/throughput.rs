@@ -56,6 +56,7 @@ use core::pin::Pin;
 unsafe impl<S: Sharing, C: Tally> RobustOps for Throughput<S, C> {
     type Observer = ByFeature;
     type Counts = C;
+    const RESERVES: bool = true;
 
     fn take(node: &Node, counts: &C, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
         take_traced(node, counts, me, wait_mode).map(drop)

@@ -27,7 +27,7 @@ pub unsafe trait Part {
     /// Why a lock call may fail that succeeds for other kinds.
     type Fault: Error + Send + Sync + 'static;
 
-    /// Whether the mutex is free and clean at this moment; if so, all that its last owner did is visible.
+    /// Whether the mutex is free and clean at this moment, and reserved for no waiter; if so, all that its last owner did is visible.
     fn is_free(&self) -> bool;
     /// Whether a task may sleep for it.
     fn has_sleepers(&self) -> bool;
@@ -119,8 +119,9 @@ unsafe impl<P: RobustProtocol<Fault = Infallible>> Part for Robust<P> {
 
     #[inline(always)]
     fn is_free(&self) -> bool {
+        let ignored = if P::RESERVES { 0 } else { WAITERS };
         // Acquire: pairs with the Release of the last owner.
-        self.node().word.load(Ordering::Acquire) & !WAITERS == 0
+        self.node().word.load(Ordering::Acquire) & !ignored == 0
     }
 
     #[inline(always)]
@@ -255,5 +256,23 @@ unsafe impl SeatOps for Robust {
             }
         };
         released.into()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::mutex::WaitWake;
+
+    /// Readers must not enter past a gate that its last owner has reserved for a writer.
+    #[test]
+    fn a_gate_that_is_reserved_is_not_free() {
+        let gate = Robust::<Throughput<Shared>>::new();
+        assert!(Part::is_free(&gate));
+        gate.node().word.store(WAITERS, Ordering::Relaxed);
+        assert!(!Part::is_free(&gate));
+        let seat = Robust::<WaitWake<Shared>>::new();
+        seat.node().word.store(WAITERS, Ordering::Relaxed);
+        assert!(Part::is_free(&seat));
     }
 }
