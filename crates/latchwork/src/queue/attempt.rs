@@ -54,7 +54,7 @@ impl<'r> Queue<'r> {
                 let words = [(senders.word(), ticket)];
                 let (object, deadline) = (self.cells.address(), wait.deadline());
                 let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
-                waiting.report_if_alone_at(&words);
+                waiting.report_if_alone(|| senders.has_ticket(ticket));
                 (parked, woken) = inner.park(task, &words, deaths, deadline);
             }
             senders.leave(ticket, woken);

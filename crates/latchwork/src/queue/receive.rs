@@ -8,7 +8,7 @@ use super::{
     Discipline, Message, Messages, Queue, Rank, ReceiveError, Wait, error::Failure, lane::Index,
     places::Places, waiters::Given, wake::Wake,
 };
-use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
 use crate::region::{self, Inbox, Parked, Task};
@@ -146,6 +146,7 @@ impl<'r> Queue<'r> {
     pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
         let message = match self.take(wait, 1, |_, _| Verdict::Claim)? {
             Received::Block(block) => {
+                self.after_flight();
                 let inner = self.inner();
                 // SAFETY: `claim_block` has made the block this task's own.
                 return Ok(unsafe { region::Box::of_block(block.cast(), block.len(), inner) });
@@ -196,6 +197,7 @@ impl<'r> Queue<'r> {
             Received::Copied => {}
             Received::Block(_) => unreachable!("it was not to be claimed"),
             Received::Refused => {
+                self.after_flight();
                 let (bytes, buffer) = (length, room);
                 return Err(ReceiveError::BufferTooSmall { bytes, buffer });
             }
@@ -315,7 +317,10 @@ impl<'r> Queue<'r> {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
                 let (object, deadline) = (self.cells.address(), wait.deadline());
                 let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
-                waiting.report_if_alone_at(&words);
+                // Acquire: pairs with the stores of a task that has exited since.
+                waiting.report_if_alone(|| {
+                    receivers.has_ticket(ticket) && inbox.given.load(Acquire) == 0
+                });
                 let (parked, by_another) = inner.park_cancellable(task, &words, deaths, deadline);
                 late = parked == Parked::TimedOut;
                 // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.
@@ -394,8 +399,14 @@ impl<'r> Locked<'r> {
                 Received::Held(first, count, task)
             }
             Verdict::Refuse => {
-                // Another receiver's buffer may be large enough: pass the wake-up on.
-                self.unlock(Wake::receivers(1));
+                // Another receiver's buffer may be large enough: pass the wake-up on. (Of those that are served in order, none
+                // waits while a message is there, and each is woken for what it is given.)
+                let in_order = cells.serves_in_order();
+                self.unlock(if in_order {
+                    Wake::NONE
+                } else {
+                    Wake::receivers(1)
+                });
                 Received::Refused
             }
         }

@@ -93,6 +93,13 @@ impl Sleepers {
         unsafe { futex::high_word(&self.state) }
     }
 
+    /// Whether no notification has come since a sleeper got this ticket.
+    #[cfg(not(loom))]
+    pub(super) fn has_ticket(&self, ticket: u32) -> bool {
+        // Acquire: pairs with the barriers of a notifier that has exited since.
+        ticket_in(self.state.load(Ordering::Acquire)) == ticket
+    }
+
     /// Sleeps until the ticket advances. Also returns whether a notification woke it.
     #[cfg(loom)]
     pub(crate) fn sleep(

@@ -17,7 +17,8 @@ use crate::sys::{event_fd, signals, thread};
 use core::fmt;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use std::{io, sync::Arc, thread::JoinHandle};
+use std::sync::{Arc, mpsc::SyncSender};
+use std::{io, thread::JoinHandle};
 
 /// The reason why a queue is not watched.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +30,7 @@ pub enum WatchError {
     /// The system creates no thread.
     #[error("the system gives no thread: {0}")]
     Thread(io::Error),
-    /// The calling thread cannot become a task of the region.
+    /// The calling thread, or the one that watches, cannot become a task of the region.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
@@ -75,6 +76,8 @@ struct Shared {
     counter: OwnedFd,
     /// Not 0: the thread must end.
     stop: AtomicU32,
+    /// Not 0: the thread watches no more. The descriptor stays readable.
+    ended: AtomicU32,
     region: Region,
     token: Token,
 }
@@ -160,24 +163,29 @@ impl Watch {
         let shared = Arc::new(Shared {
             counter: event_fd::create().map_err(WatchError::Descriptor)?,
             stop: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
             region: region.clone(),
             token,
         });
+        let (begun, begins) = std::sync::mpsc::sync_channel(1);
         let thread = {
             let shared = Arc::clone(&shared);
             // The process's signal handlers must run on other threads.
             let mask = signals::block_all();
             let thread = std::thread::Builder::new()
                 .name("latchwork-watch".into())
-                .spawn(move || shared.run());
+                .spawn(move || shared.run(&begun));
             signals::restore(mask);
             thread.map_err(WatchError::Thread)?
         };
-        Ok(Self {
+        let watch = Self {
             shared,
             thread: Some(thread),
             process: thread::process_id(),
-        })
+        };
+        // The thread sends, unless it panics, and then the descriptor stays readable.
+        begins.recv().unwrap_or(Ok(()))?;
+        Ok(watch)
     }
 
     /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); returns whether it was
@@ -185,7 +193,9 @@ impl Watch {
     pub fn clear(&self) -> bool {
         let was = event_fd::clear(&self.shared.counter);
         let watched = self.shared.watched();
-        if !watched.is_empty() || !watched.is_alive() {
+        // Acquire: pairs with the Release in `run`, which signals after it.
+        let has_ended = self.shared.ended.load(Ordering::Acquire) != 0;
+        if has_ended || !watched.is_empty() || !watched.is_alive() {
             event_fd::signal(&self.shared.counter);
         }
         was
@@ -214,15 +224,24 @@ impl Shared {
     }
 
     /// The thread's main function: runs until the watch is stopped, or the queue is deleted.
-    fn run(&self) {
-        let _ = self.watch(&self.watched());
-        // A task that polls the descriptor then gets the reason from the queue.
+    fn run(&self, begun: &SyncSender<Result<(), AttachError>>) {
+        // The creator waits for what is sent.
+        match self.region.inner().task() {
+            Ok(task) => {
+                let _ = begun.send(Ok(()));
+                let _ = self.watch(task, &self.watched());
+            }
+            Err(error) => {
+                let _ = begun.send(Err(error));
+            }
+        }
+        // Release: pairs with the Acquire in `clear`. A task that polls the descriptor gets the reason from the queue.
+        self.ended.store(1, Ordering::Release);
         event_fd::signal(&self.counter);
     }
 
-    fn watch(&self, watched: &Watched<'_>) -> Result<(), Failure> {
+    fn watch(&self, task: Task<'_>, watched: &Watched<'_>) -> Result<(), Failure> {
         let inner = self.region.inner();
-        let task = inner.task()?;
         let watchers = watched.watchers();
         // Acquire: pairs with the Release in `drop`.
         while self.stop.load(Ordering::Acquire) == 0 {

@@ -161,6 +161,37 @@ fn a_message_in_flight_does_not_outlive_its_queue_in_a_new_one() {
     }
 }
 
+/// What a waiter was given is in flight until it has looked at it.
+#[test]
+fn a_message_that_is_refused_after_the_deletion_ends_the_queue() {
+    let trial = Trial::begin("a_message_that_is_refused_after_the_deletion_ends_the_queue");
+    let region = region();
+    ordered(&region, Discipline::Fifo).delete().unwrap();
+    let before = region.heap_stats().shared_blocks;
+    for is_broadcast in [false, true] {
+        let queue = ordered(&region, Discipline::Fifo);
+        let waiting = Child::fork(|| {
+            let received = queue.receive(&mut [0]);
+            assert!(
+                matches!(received, Err(ReceiveError::BufferTooSmall { bytes: 3, .. })),
+                "{received:?}"
+            );
+        });
+        trial.wait_until(|| waiting.is_in_futex());
+        waiting.signal(libc::SIGSTOP);
+        trial.wait_until(|| waiting.is_stopped());
+        if is_broadcast {
+            assert_eq!(queue.broadcast(b"two").unwrap(), 1);
+        } else {
+            queue.send(b"two").unwrap();
+        }
+        queue.delete().unwrap();
+        waiting.signal(libc::SIGCONT);
+        waiting.succeed();
+        assert_eq!(region.heap_stats().shared_blocks, before, "{is_broadcast}");
+    }
+}
+
 #[test]
 fn errors_come_in_order_deleted_before_too_long_before_full() {
     let _trial = Trial::begin("errors_come_in_order_deleted_before_too_long_before_full");

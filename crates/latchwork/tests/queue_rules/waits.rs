@@ -2,7 +2,9 @@
 
 use super::{drained, expect, ordered, queue, receiver, receiver_until, region};
 use core::time::Duration;
-use latchwork::queue::{Discipline, ReceiveError, Wait};
+use latchwork::queue::spsc::Spsc;
+use latchwork::queue::{Discipline, QueueOptions, ReceiveError, Wait, WatchError};
+use latchwork::region::{AttachError, RegionOptions};
 use latchwork_testkit::{Child, Exit, Trial};
 
 #[test]
@@ -150,6 +152,20 @@ fn a_watched_queue_is_readable_while_it_has_messages() {
     queue.delete().unwrap();
     trial.wait_until(|| is_readable(&watch, 1000));
     drop(watch);
+}
+
+/// The thread that watches needs a slot of its own.
+#[test]
+fn a_queue_that_its_thread_cannot_watch_is_not_watched() {
+    let options = RegionOptions::new().max_bytes(4 << 20).max_tasks(1);
+    let region = options.create_anonymous().unwrap();
+    let watched = queue(&region, 2).watch().map(drop);
+    let is_full =
+        |error: &WatchError| matches!(error, WatchError::Attach(AttachError::TaskTableFull { .. }));
+    assert!(watched.as_ref().is_err_and(is_full), "{watched:?}");
+    let ring = Spsc::create(&region, "ring", &QueueOptions::new(2, 8)).unwrap();
+    let watched = ring.watch().map(drop);
+    assert!(watched.as_ref().is_err_and(is_full), "{watched:?}");
 }
 
 #[test]
