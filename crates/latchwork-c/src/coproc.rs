@@ -354,13 +354,20 @@ fn join(pid: pid_t) -> Result<c_int, c_int> {
     };
     let joined = wait_for(&coproc);
     let mut running = state.running.lock();
+    if let Err(JoinError::Region(_) | JoinError::System { .. }) = joined {
+        // It may run on: another call can join it.
+        let mut members = running.members.iter_mut();
+        if let Some(member) = members.find(|member| Arc::ptr_eq(&member.coproc, &coproc)) {
+            member.is_taken = false;
+        }
+        return Err(EIO);
+    }
     running.remove(&coproc);
     running.prune();
     drop(running);
     match joined {
         Ok(exit) => Ok(status_of(&exit)),
-        Err(JoinError::Taken | JoinError::Detached) => Err(ECHILD),
-        Err(_) => Err(EIO),
+        Err(_) => Err(ECHILD),
     }
 }
 

@@ -7,7 +7,7 @@ mod coproc_support;
 use coproc_support::{Copying as _, children, isolated, proc_file, region, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{
-    Attributes, Coprocs, Options, Outcome, Signal, SpawnError, StartError, descriptors,
+    Attributes, Coprocs, Options, Outcome, Signal, SpawnError, StartError, SystemCalls, descriptors,
 };
 use latchwork::mutex::Mutex;
 use latchwork::queue::{Queue, QueueOptions};
@@ -305,6 +305,9 @@ fn a_coproc_that_shares_descriptors_leaves_none_behind() {
             coproc.join_reaped().unwrap();
             let coproc = coprocs.spawn_value(pause, (), &sharing).unwrap();
             coproc.kill(Signal::KILL).unwrap();
+            coproc.join_reaped().unwrap();
+            let confined = sharing.clone().system_calls(SystemCalls::library());
+            let coproc = coprocs.spawn_value(give, 0, &confined).unwrap();
             coproc.join_reaped().unwrap();
         }
         assert_eq!(open(), before);

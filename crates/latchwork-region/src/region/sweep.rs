@@ -36,6 +36,8 @@ use core::time::Duration;
 
 /// How long a sweep waits for the kernel and for dying tasks.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
+/// How long it waits for a task of which nobody can say whether it is being killed.
+const UNASKED_WAIT: Duration = Duration::from_millis(20);
 /// How often it checks whether a living task is being killed.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -160,28 +162,44 @@ impl Inner {
     fn outlast_killed_tasks(&self) {
         let until = Deadline::after(WAIT_LIMIT);
         for slot in self.living_slots() {
-            self.wait_if_being_killed(slot, until);
+            if !self.wait_if_being_killed(slot, until) {
+                break;
+            }
         }
     }
 
     /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. Nobody can
     /// ask about a process of another PID namespace. There need be no wait for one, either: what a region that spans
     /// namespaces contains is on no robust list, and a thread that is being killed runs no more of its program.
+    ///
+    /// Where `/proc` does not say whether a task is being killed (it is not mounted, or a filter of system calls forbids to
+    /// open files), the task may be: waits for its death, but not for long.
     fn wait_if_being_killed(&self, slot: &Slot, until: Deadline) -> bool {
         let process = slot.process.load(Ordering::Relaxed);
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        if !is_here || process == thread::process_id() || !proc_file::is_of_own_namespace() {
+        if !is_here || process == thread::process_id() {
             return true;
         }
+        let can_ask = match proc_file::is_of_own_namespace() {
+            Some(false) => return true,
+            other => other.is_some(),
+        };
+        let unasked = Deadline::after(UNASKED_WAIT).min(until);
         loop {
             // Acquire: as for `life`.
             let word = slot.life.word.load(Ordering::Acquire);
             let Life::Alive(tid) = life_of(word) else {
                 return true;
             };
-            if !proc_file::is_ending_in(process, tid) {
-                return true;
-            }
+            let is_ending = match can_ask {
+                true => proc_file::is_ending_in(process, tid),
+                false => None,
+            };
+            let until = match is_ending {
+                Some(false) => return true,
+                Some(true) => until,
+                None => unasked,
+            };
             if until.has_passed() {
                 return false;
             }

@@ -1,8 +1,24 @@
 //! Giving up rights, which no process gets back: privileges by exec, files (Landlock), system calls (seccomp).
 #![allow(unsafe_code)]
 
+use crate::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
+
+/// Whether a filter of this process denies it to open files.
+static OPENS_NO_FILES: AtomicBool = AtomicBool::new(false);
+
+/// The filter that this process is about to take denies it to open files. The library opens none from now on: an attempt may
+/// end the process.
+pub fn give_up_opening() {
+    // Relaxed: the calling thread's own attempts come after it, and its process has no other thread that opens files yet.
+    OPENS_NO_FILES.store(true, Relaxed);
+}
+
+/// Whether this process may open files, as far as the library has taken that right from it.
+pub fn may_open() -> bool {
+    !OPENS_NO_FILES.load(Relaxed)
+}
 
 /// No `exec` of the calling thread, or of what it starts, gains privileges from now on.
 pub fn give_up_privileges() -> Result<(), Errno> {

@@ -1,12 +1,13 @@
 //! A counter behind a descriptor, which poll and epoll report as readable while it is not 0.
 
+use super::descriptors::above_standard;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 /// Creates a counter at 0. Neither of the operations below blocks.
 pub fn create() -> Result<OwnedFd, Errno> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+    above_standard(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// Makes it readable.

@@ -1,6 +1,7 @@
 //! Shared memory: files, mappings at a fixed address, growth, and file locks.
 #![allow(unsafe_code)]
 
+use super::descriptors::above_standard;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,7 @@ pub fn anonymous_file(label: &str) -> Result<OwnedFd> {
         other => other?,
     };
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
-    Ok(file)
+    above_standard(file)
 }
 
 /// Forbids further seals: from here on no process can forbid growth or writes.
@@ -35,7 +36,7 @@ pub fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
     let file = rustix::fs::openat(CWD, directory, flags, mode)?;
     // The umask may have removed bits that the caller asked for.
     rustix::fs::fchmod(&file, mode)?;
-    Ok(file)
+    above_standard(file)
 }
 
 /// Gives an unnamed file its name, in one step; `EXIST` if the name is taken.
@@ -52,7 +53,7 @@ pub fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
         OFlags::RDONLY
     };
     let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    rustix::fs::openat(CWD, path, flags, Mode::empty())
+    above_standard(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
 /// Opens the file of a descriptor again: the new open file description has a file lock of its own.
@@ -60,7 +61,7 @@ pub fn open_again(file: impl AsFd) -> Result<OwnedFd> {
     let number = rustix::fd::AsRawFd::as_raw_fd(&file.as_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let path = format!("/proc/thread-self/fd/{number}");
-    rustix::fs::openat(CWD, path, flags, Mode::empty())
+    above_standard(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
 /// Makes `descriptor` refer to `fresh`, another open file description of its file.

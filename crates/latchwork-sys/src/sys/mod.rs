@@ -13,6 +13,8 @@ pub mod clock;
 #[cfg(not(loom))]
 pub mod confine;
 #[cfg(not(loom))]
+pub mod descriptors;
+#[cfg(not(loom))]
 pub mod each_thread;
 #[cfg(not(loom))]
 mod errno;

@@ -55,7 +55,7 @@ impl Threads {
     #[must_use]
     pub fn visible() -> Self {
         let own = memory::pid_namespace().unwrap_or(0);
-        let direct = if proc_file::is_of_own_namespace() {
+        let direct = if proc_file::is_of_own_namespace() == Some(true) {
             own
         } else {
             0

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::cancellation::Undisturbed;
+use super::confine::may_open;
 use super::introspect::{fields_after_name, read_beginning};
 use core::ops::Range;
 
@@ -15,6 +16,9 @@ pub struct Stat {
 
 /// Reads `/proc/self/stat`; `None` if there is none, or its format is unknown.
 pub fn stat() -> Option<Stat> {
+    if !may_open() {
+        return None;
+    }
     let _undisturbed = Undisturbed::begin();
     parse(&std::fs::read("/proc/self/stat").ok()?)
 }
@@ -32,18 +36,18 @@ fn parse(stat: &[u8]) -> Option<Stat> {
 /// Whether a thread of this process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
 /// Allocates nothing.
 pub fn is_ending(thread: u32) -> bool {
-    is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
+    is_ending_at(format_args!("/proc/self/task/{thread}/stat")).unwrap_or(false)
 }
 
-/// As [`is_ending`], for a thread of another process.
-pub fn is_ending_in(process: u32, thread: u32) -> bool {
+/// As [`is_ending`], for a thread of another process. `None`: `/proc` does not say.
+pub fn is_ending_in(process: u32, thread: u32) -> Option<bool> {
     is_ending_at(format_args!("/proc/{process}/task/{thread}/stat"))
 }
 
-fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
+fn is_ending_at(stat: core::fmt::Arguments<'_>) -> Option<bool> {
     let mut room = [0; 1024];
     let stat = read_beginning(stat, &mut room);
-    stat.and_then(parse_ending).unwrap_or(false)
+    stat.and_then(parse_ending)
 }
 
 /// When a process has to end, the kernel adds a SIGKILL to the pending signals of each of its threads before
@@ -61,11 +65,11 @@ fn parse_ending(stat: &[u8]) -> Option<bool> {
 }
 
 /// Whether the numbers in `/proc` are those of this process's PID namespace. They are its parent's in a namespace for which
-/// nobody has mounted another `/proc`.
-pub fn is_of_own_namespace() -> bool {
+/// nobody has mounted another `/proc`. `None`: this process cannot read it.
+pub fn is_of_own_namespace() -> Option<bool> {
     let mut room = [0; 4096];
     let status = read_beginning(format_args!("/proc/self/status"), &mut room);
-    status.and_then(parse_is_own).unwrap_or(false)
+    status.and_then(parse_is_own)
 }
 
 /// The line has an ID for each namespace, from that of `/proc` down to the process's.
@@ -138,7 +142,7 @@ mod tests {
         let outer = b"Name:\tcat\nPid:\t4711\nNSpid:\t4711\t7\n";
         assert_eq!(parse_is_own(outer), Some(false));
         assert_eq!(parse_is_own(b"Name:\tcat\n"), None);
-        assert!(is_of_own_namespace());
+        assert_eq!(is_of_own_namespace(), Some(true));
     }
 
     #[test]

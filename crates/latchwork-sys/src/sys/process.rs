@@ -4,7 +4,7 @@
 use super::cancellation::Undisturbed;
 use super::errno::{answer, done};
 use super::limits::{self, Usage};
-use crate::atomic::AtomicU32;
+use crate::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::time::Deadline;
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -254,22 +254,36 @@ unsafe extern "C" {
     #[link_name = "stdout"]
     static C_STDOUT: *mut libc::FILE;
     fn __fpurge(stream: *mut libc::FILE);
+    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
+    fn funlockfile(stream: *mut libc::FILE);
 }
+
+/// Whether the stream of C code's output is locked for ever: this process is a copy, and the thread that had locked it is not
+/// in it.
+static C_OUTPUT_IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Writes C code's buffered output.
 pub fn flush_c_output() {
+    // Relaxed: written by the thread that began this process.
+    if C_OUTPUT_IS_LOCKED.load(Relaxed) {
+        return;
+    }
     let _undisturbed = Undisturbed::begin();
     // SAFETY: the stream is the C library's own, which locks it.
     unsafe { libc::fflush(C_STDOUT) };
 }
 
-/// Discards C code's buffered output: it is the parent's to write.
-///
-/// # Safety
-/// The process has one thread: the stream is not locked.
-pub unsafe fn discard_c_output() {
-    // SAFETY: the stream is the C library's own, and by the caller's contract no other thread uses it.
-    unsafe { __fpurge(C_STDOUT) };
+/// Discards C code's buffered output, in a copy of a process: it is the other one's to write.
+pub fn discard_c_output() {
+    // SAFETY: the stream is the C library's own, and this thread has locked it.
+    unsafe {
+        if ftrylockfile(C_STDOUT) == 0 {
+            __fpurge(C_STDOUT);
+            funlockfile(C_STDOUT);
+        } else {
+            C_OUTPUT_IS_LOCKED.store(true, Relaxed);
+        }
+    }
 }
 
 /// The system call, since musl has no function for it.

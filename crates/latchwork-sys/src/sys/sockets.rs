@@ -1,6 +1,7 @@
 //! A pair of connected sockets that carries whole messages with descriptors.
 #![allow(unsafe_code)]
 
+use super::descriptors::above_standard;
 use core::mem::MaybeUninit;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,12 +16,13 @@ pub const MAX_DESCRIPTORS: usize = 32;
 
 /// Two connected ends.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    rustix::net::socketpair(
+    let (one, other) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
         SocketFlags::CLOEXEC,
         None,
-    )
+    )?;
+    Ok((above_standard(one)?, above_standard(other)?))
 }
 
 /// Sends a message; `PIPE` or `CONNRESET` if the other end is closed.
@@ -53,7 +55,9 @@ pub fn receive(
         retry_on_intr(|| rustix::net::recvmsg(&socket, &mut parts, &mut control, flags))?;
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = part {
-            descriptors.extend(rights);
+            for right in rights {
+                descriptors.push(above_standard(right)?);
+            }
         }
     }
     Ok(received.bytes)
@@ -62,11 +66,6 @@ pub fn receive(
 /// Shuts a pair down in both directions: a reader of the other end gets end-of-file.
 pub fn shut_down(socket: impl AsFd) {
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-}
-
-/// Duplicates a descriptor: closed on exec, and none of 0, 1 and 2.
-pub fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Errno> {
-    rustix::io::fcntl_dupfd_cloexec(descriptor, 3)
 }
 
 /// Closes this process's copy of a descriptor whose owner is in another process's memory, of which this one has a copy.

@@ -142,7 +142,8 @@ impl Attributes {
     }
 
     /// It is killed when its creator's process ends, by whatever cause. (Not when the creating *thread* ends, as with
-    /// `PR_SET_PDEATHSIG`.) A second thread in the coproc watches the creator.
+    /// `PR_SET_PDEATHSIG`.) A second thread in the coproc watches the creator; so a coproc that becomes another program by
+    /// `exec` is not killed any more.
     pub fn die_with_parent(mut self) -> Self {
         self.plain.die_with_parent = true;
         self
@@ -274,6 +275,7 @@ impl Attributes {
             cgroup: self.cgroup.is_some(),
             files: self.confinement.files.is_some(),
             calls: self.confinement.calls.is_some(),
+            opens_files: self.confinement.opens_files(),
             best_effort: self.confinement.best_effort,
             ..Settings::named(self.display_name())
         })
@@ -394,6 +396,8 @@ pub(super) struct Settings {
     /// A descriptor before it is that of the filter of system calls, and one before that of the ruleset for files.
     pub(super) calls: bool,
     pub(super) files: bool,
+    /// Whether the filter of system calls, if there is one, allows to open files.
+    opens_files: bool,
     best_effort: bool,
 }
 
@@ -411,6 +415,7 @@ impl Settings {
             cgroup: false,
             calls: false,
             files: false,
+            opens_files: true,
             best_effort: false,
         }
     }
@@ -477,6 +482,9 @@ impl Settings {
         &self,
         program: Option<BorrowedFd<'_>>,
     ) -> Result<(), (Attribute, Errno)> {
+        if !self.opens_files {
+            rights::give_up_opening();
+        }
         confine::apply(self.calls, program, self.best_effort, rights::filter_calls)
             .map_err(|error| (Attribute::SystemCalls, error))
     }

@@ -68,8 +68,7 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
     let snapshot = context.control.is_none();
     if snapshot {
         signals::reset_handlers();
-        // SAFETY: a new process, of one thread.
-        unsafe { process::discard_c_output() };
+        process::discard_c_output();
     }
     let record = context.record;
     // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
@@ -203,7 +202,8 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
         *place = Some(if snapshot {
             // SAFETY: the descriptor is open in the copied process, and so in this one.
             let theirs = unsafe { BorrowedFd::borrow_raw(*number) };
-            sockets::duplicate(theirs).map_err(|error| (Attribute::Descriptor, error))?
+            crate::sys::descriptors::duplicate(theirs)
+                .map_err(|error| (Attribute::Descriptor, error))?
         } else {
             // SAFETY: the zygote received the descriptor for this process, and the zygote's copy of it has another
             // owner.
@@ -236,14 +236,26 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
         // Release: pairs with the Acquire of `descriptors`.
         PASSED_COUNT.store(count, Release);
     }
-    region
-        .on_death(request.settings.plain.orphans)
-        .map_err(|error| (Attribute::Region, errno_of(error)))?;
-    // Last. The descriptor stays open: its close might be denied.
-    let program = program.map(IntoRawFd::into_raw_fd);
+    let orphans = region.on_death(request.settings.plain.orphans);
+    let orphans = orphans.map_err(|error| (Attribute::Region, errno_of(error)));
+    // Last. The program's descriptor stays open: its close might be denied. In a snapshot, which may share the creator's
+    // descriptors, that is the creator's, which is open until the handshake.
+    let program = match program {
+        Some(own) if snapshot => {
+            drop(own);
+            let cgroup = usize::from(settings.cgroup);
+            Some(request.descriptors[request.descriptor_count - cgroup - 1])
+        }
+        own => own.map(IntoRawFd::into_raw_fd),
+    };
     // SAFETY: open, since nothing closes it.
     let program = program.map(|number| unsafe { BorrowedFd::borrow_raw(number) });
-    settings.filter_calls(program)
+    let confined = orphans.and_then(|()| settings.filter_calls(program));
+    if confined.is_err() {
+        // They may be in the creator's table.
+        drop(descriptors());
+    }
+    confined
 }
 
 /// The descriptors that were passed at the start, and their number; 0 once they were taken.

@@ -221,7 +221,9 @@ impl SystemCalls {
         }
     }
 
-    /// These, by their numbers (`SYS_…` of the crate `libc`), and no others. The coproc needs at least `exit_group`.
+    /// These, by their numbers (`SYS_…` of the crate `libc`), and no others. The coproc needs at least `exit_group`, and,
+    /// with [`Self::denied_kills`], what the library calls as the coproc starts and ends: without that, the spawn fails with
+    /// [`SpawnError::Died`](super::SpawnError::Died), or the coproc is killed at its end.
     pub fn only(calls: impl IntoIterator<Item = libc::c_long>) -> Self {
         Self {
             allowed: calls.into_iter().collect(),
@@ -328,6 +330,12 @@ pub(super) struct Confinement {
 impl Confinement {
     pub(super) fn is_some(&self) -> bool {
         self.files.is_some() || self.calls.is_some()
+    }
+
+    /// Whether the system calls that are allowed include the one that opens files.
+    pub(super) fn opens_files(&self) -> bool {
+        let calls = self.calls.as_ref();
+        calls.is_none_or(|calls| calls.allowed.contains(&libc::SYS_openat))
     }
 
     /// The ruleset to pass, if there is one.

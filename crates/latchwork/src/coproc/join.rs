@@ -31,6 +31,9 @@ use std::sync::Arc;
 /// A longer one costs its joiner this much processor time, once.
 const JOIN_SPIN: Duration = Duration::from_micros(40);
 
+/// How long a joiner naps at a time that cannot become a task of the region.
+const NAP: Duration = Duration::from_millis(10);
+
 /// How long the first sleep lasts, which watches the life-word of one task alone.
 const FIRST_SLEEP: Duration = Duration::from_millis(2);
 
@@ -291,7 +294,11 @@ impl Coproc {
             if deadline.is_some_and(Deadline::has_passed) {
                 return Ok(false);
             }
-            inner.park(inner.task()?, &[life], deaths, deadline);
+            let Ok(task) = inner.task() else {
+                nap_beside(life, deadline);
+                continue;
+            };
+            inner.park(task, &[life], deaths, deadline);
         }
     }
 
@@ -373,6 +380,15 @@ impl Coproc {
             _ => Err(JoinError::Taken),
         }
     }
+}
+
+/// Sleeps on a task's life-word, for a thread that cannot become a task, and so cannot watch the region's.
+fn nap_beside((word, value): (&AtomicU32, u32), deadline: Option<Deadline>) {
+    let nap = Deadline::after(NAP);
+    let until = deadline.map_or(nap, |deadline| deadline.min(nap));
+    futex::wait(word, value, Sharing::Shared, Some(until));
+    // The wake-up may be the kernel's only one for the task's death: a task of the region must get it.
+    futex::wake(word, 1, Sharing::Shared);
 }
 
 fn failed(call: &'static str) -> impl Fn(Errno) -> JoinError {

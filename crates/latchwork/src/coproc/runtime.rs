@@ -240,6 +240,7 @@ fn handshake(
     timeout: Option<Deadline>,
 ) -> Result<(), Unstarted> {
     let inner = record.region.inner();
+    let mut check = Deadline::after(EXISTENCE_CHECK);
     loop {
         let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
         let made = record.pid.load(Acquire);
@@ -256,12 +257,16 @@ fn handshake(
             return Err(Unstarted::Unmade);
         }
         let state = futex::shared_word(&record.state, record::REQUESTED);
-        let check = Some(Deadline::after(EXISTENCE_CHECK));
         let life = zygote_life.flatten();
         let life = life.map(|(word, value)| futex::shared_word(word, value));
         let words: Vec<_> = [state].into_iter().chain(life).collect();
-        let ended = futex::wait_many(&words, check);
-        if ended != futex::Wait::TimedOut || made == 0 || record.state() != record::REQUESTED {
+        futex::wait_many(&words, Some(check));
+        // Signal handlers may end each wait early.
+        if !check.has_passed() {
+            continue;
+        }
+        check = Deadline::after(EXISTENCE_CHECK);
+        if made == 0 || record.state() != record::REQUESTED {
             continue;
         }
         if record.has_ended() && record.state() == record::REQUESTED {

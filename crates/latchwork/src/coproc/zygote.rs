@@ -267,11 +267,9 @@ fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     if process::parent() != context.parent {
         process::exit(0);
     }
-    // SAFETY: this process has one thread; `process_ends` is called in `exit` alone.
-    unsafe {
-        process::discard_c_output();
-        process::cut_exit_handlers(crate::task::process_ends);
-    }
+    process::discard_c_output();
+    // SAFETY: `process_ends` is called in `exit` alone.
+    unsafe { process::cut_exit_handlers(crate::task::process_ends) };
     if context.prove {
         process::touch_libc_locks();
         let thread = std::thread::Builder::new().stack_size(64 << 10);

@@ -4,7 +4,7 @@ use super::coproc_support::{Copying as _, isolated, until};
 use super::{counted, refused, returned};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use latchwork::condvar::Condvar;
-use latchwork::coproc::{Attributes, FileAccess, Outcome, Signal, SystemCalls};
+use latchwork::coproc::{Attributes, FileAccess, Outcome, Signal, SpawnError, SystemCalls};
 use latchwork::event::{EventSet, Events};
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex};
@@ -12,7 +12,7 @@ use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, Vec as RegionVec};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork::sharing::Shared;
-use latchwork_testkit::Leftover;
+use latchwork_testkit::{Child, Leftover};
 use std::time::Duration;
 
 /// The strictest that is ready-made.
@@ -155,6 +155,81 @@ fn a_denied_system_call_kills_on_request() {
         ),
         "{outcome:?}"
     );
+}
+
+/// After a death, the next owners ask which tasks are being killed. `/proc` would say.
+#[test]
+fn a_death_ends_no_coproc_that_must_not_open_files() {
+    fn locks(region: &Region, (): ()) -> i32 {
+        let lock = region.find::<Mutex<u32, InRegion>>("lock").unwrap();
+        match lock.get_ref().lock() {
+            Err(LockError::OwnerDied(died)) => died.make_consistent().to_owned().cast_signed(),
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    }
+    let (region, coprocs) = counted();
+    let lock = region.object("lock", || Mutex::in_region(0_u32)).unwrap();
+    let strict = SystemCalls::library().denied_kills();
+    let attributes = Attributes::new().system_calls(strict).core_size(0);
+    for died_before_the_sweep in 0..2 {
+        let mut dying = Child::fork(|| {
+            // A task that lives as long as its process, and may be dying at any time.
+            let _other = std::thread::spawn({
+                let region = region.clone();
+                move || {
+                    region.join("other").unwrap();
+                    std::thread::park();
+                }
+            });
+            let mut guard = lock.get_ref().lock().unwrap();
+            *guard = 7;
+            core::mem::forget(guard);
+            // SAFETY: it ends this process, which is the test's own.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        });
+        dying.wait();
+        if died_before_the_sweep == 0 {
+            region.sweep().unwrap();
+        }
+        assert_eq!(returned(&coprocs, locks, (), &attributes), 7);
+    }
+}
+
+/// The coproc dies before it can report that it has started, and signals end each wait of its creator.
+#[test]
+fn a_coproc_that_dies_as_it_starts_is_noticed_in_spite_of_signals() {
+    extern "C" fn ignore(_: libc::c_int) {}
+    let (_region, coprocs) = counted();
+    let calls = SystemCalls::only([libc::SYS_exit_group]).denied_kills();
+    let attributes = Attributes::new().system_calls(calls).core_size(0);
+    let millisecond = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    let always = libc::itimerspec {
+        it_interval: millisecond,
+        it_value: millisecond,
+    };
+    // SAFETY: the handler does nothing. Without SA_RESTART: each signal ends a wait. The timer sends them to this thread.
+    let timer = unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = ignore as extern "C" fn(libc::c_int) as usize;
+        let installed = libc::sigaction(libc::SIGUSR2, &raw const action, core::ptr::null_mut());
+        assert_eq!(installed, 0);
+        let mut event: libc::sigevent = core::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGUSR2;
+        event.sigev_notify_thread_id = libc::gettid();
+        let mut timer = core::ptr::null_mut();
+        let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
+        assert_eq!(made, 0);
+        libc::timer_settime(timer, 0, &raw const always, core::ptr::null_mut());
+        timer
+    };
+    let spawned = coprocs.spawn_value(|_, ()| 0, (), &attributes);
+    // SAFETY: the timer made above.
+    unsafe { libc::timer_delete(timer) };
+    assert!(matches!(spawned, Err(SpawnError::Died)), "{spawned:?}");
 }
 
 #[test]
@@ -345,7 +420,7 @@ fn what_the_kernel_lacks_is_an_error_or_is_left_out_on_request() {
         let attributes = Attributes::new().files(FileAccess::none());
         let counted = counted();
         match counted.1.spawn_value(nothing, (), &attributes) {
-            Err(latchwork::coproc::SpawnError::Attribute {
+            Err(SpawnError::Attribute {
                 attribute: "files",
                 error,
             }) => {
@@ -369,7 +444,7 @@ fn what_the_kernel_lacks_is_an_error_or_is_left_out_on_request() {
             .system_calls(SystemCalls::library())
             .copying();
         match counted.1.spawn_value(nothing, (), &attributes) {
-            Err(latchwork::coproc::SpawnError::Attribute {
+            Err(SpawnError::Attribute {
                 attribute: "system_calls",
                 error,
             }) => {

@@ -3,12 +3,16 @@
 
 use super::path::Path;
 use crate::sys::cancellation::Undisturbed;
+use crate::sys::confine::may_open;
 use core::ffi::{c_int, c_void};
 use core::fmt;
 use rustix::io::retry_on_intr;
 
-/// Reads the beginning of a file of /proc.
+/// Reads the beginning of a file of /proc; `None`, too, in a process that must not open files.
 pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    if !may_open() {
+        return None;
+    }
     let _undisturbed = Undisturbed::begin();
     let file = Path::new(path).and_then(|path| path.open()).ok()?;
     let mut count = 0;
