@@ -335,7 +335,7 @@ LW_INLINE int lw__take_listed_pi(lw_robust_pi_mutex_t *mutex)
 
 /*
  * Region mutexes: the path for a free one in the region that the thread became a task of first. The count says at the thread's
- * end that the task holds locks.
+ * end that the task holds locks. It changes outside the critical section: a store in it delays the releasing instruction.
  */
 #define LW__TAKE_IN_REGION(m) lw__take_in_region(&(m)->lw_state)
 LW_INLINE int lw__take_in_region(uint64_t *word)
@@ -346,11 +346,12 @@ LW_INLINE int lw__take_in_region(uint64_t *word)
 
 	if (LW__UNLIKELY((uintptr_t)word - me->first_base >= me->first_bytes))
 		return 0;
-	if (LW__UNLIKELY(!__atomic_compare_exchange_n(word, &from, me->first_identity, 0, __ATOMIC_ACQUIRE,
-						      __ATOMIC_RELAXED)))
-		return 0;
 	me->first_plain = held + 1;
-	return 1;
+	if (LW__LIKELY(__atomic_compare_exchange_n(word, &from, me->first_identity, 0, __ATOMIC_ACQUIRE,
+						   __ATOMIC_RELAXED)))
+		return 1;
+	me->first_plain = held;
+	return 0;
 }
 
 #define LW__GIVE_IN_REGION(m) lw__give_in_region(&(m)->lw_state)
@@ -362,12 +363,10 @@ LW_INLINE int lw__give_in_region(uint64_t *word)
 
 	if (LW__UNLIKELY((uintptr_t)word - me->first_base >= me->first_bytes || held == 0))
 		return 0;
-	/* Before the releasing instruction: a store between two locked ones delays the second. */
+	if (LW__UNLIKELY(!__atomic_compare_exchange_n(word, &from, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)))
+		return 0;
 	me->first_plain = held - 1;
-	if (LW__LIKELY(__atomic_compare_exchange_n(word, &from, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)))
-		return 1;
-	me->first_plain = held;
-	return 0;
+	return 1;
 }
 #endif
 

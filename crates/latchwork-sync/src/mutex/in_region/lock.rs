@@ -123,12 +123,19 @@ impl<P: RegionProtocol> InRegion<P> {
     pub(crate) fn acquire_free(&self) -> Option<u64> {
         let me = Me::current_or_none();
         let identity = me.first_identity_at(self.address())?;
+        // The count changes outside the critical section, here and in the release: a store in it delays the compare-and-swap
+        // that ends it. No task ends in good order, or leaves a region, between these lines.
         let held = me.first_held();
-        // Acquire: pairs with the Release of the last owner.
-        self.word
-            .compare_exchange(0, identity, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
         me.set_first_held(held + 1);
+        // Acquire: pairs with the Release of the last owner.
+        if self
+            .word
+            .compare_exchange(0, identity, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            me.set_first_held(held);
+            return None;
+        }
         Some(identity)
     }
 
@@ -186,10 +193,6 @@ impl<P: RegionProtocol> InRegion<P> {
         if me.first_identity_at(self.address()) != Some(owner) || std::thread::panicking() {
             return self.release_guarded_slowly(owner);
         }
-        // Before the compare-and-swap: a store between two locked instructions that follow each other closely delays the
-        // second one, 3 ns on a Xeon. No task ends in good order, or leaves a region, between these two lines.
-        // (It wraps in the child of a fork by a signal handler: the record is wiped there.)
-        me.set_first_held(me.first_held().wrapping_sub(1));
         let release = unless_fault!(RegionUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         // Release: pairs with the Acquire of the next owner.
         if let Err(word) = self
@@ -198,6 +201,8 @@ impl<P: RegionProtocol> InRegion<P> {
         {
             self.free(owner, word);
         }
+        // (It wraps in the child of a fork by a signal handler: the record is wiped there.)
+        me.set_first_held(me.first_held().wrapping_sub(1));
     }
 
     #[inline(never)]
@@ -351,8 +356,6 @@ impl<P: RegionProtocol> InRegion<P> {
         let Some(owner) = me.first_identity_at(self.address()) else {
             return self.unlock_raw_slowly();
         };
-        // Before the compare-and-swap, and wrapping: as in `release_guarded`.
-        me.set_first_held(me.first_held().wrapping_sub(1));
         // Release: pairs with the Acquire of the next owner.
         if let Err(word) =
             self.word
@@ -360,6 +363,8 @@ impl<P: RegionProtocol> InRegion<P> {
         {
             self.free_or_give_up(owner, word);
         }
+        // After it, and wrapping: as in `release_guarded`.
+        me.set_first_held(me.first_held().wrapping_sub(1));
     }
 
     #[cold]
