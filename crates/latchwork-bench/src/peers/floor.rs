@@ -35,6 +35,20 @@ unsafe impl RawLock for TwoRmw {
     }
 }
 
+/// A dozen instructions that depend on nothing, and that nothing depends on.
+#[inline(always)]
+pub(crate) fn dozen_instructions() {
+    // SAFETY: they do nothing.
+    unsafe {
+        std::arch::asm!(
+            ".rept 12",
+            "nop",
+            ".endr",
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+}
+
 /// A spinlock: the cost of a hand-over between running tasks. With more tasks than CPUs, it shows how a lock that never
 /// sleeps behaves.
 #[derive(Default)]

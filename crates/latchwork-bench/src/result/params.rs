@@ -179,6 +179,8 @@ pub enum Variant {
     Pair,
     /// heap: 64 blocks are allocated, then freed in reverse.
     Batch,
+    /// call-overhead: some instructions lie between a pair and the next.
+    Apart,
     /// spawn: only as long as the pool of ready coprocs lasts.
     PoolLasts,
     /// spawn: continuously, including the refills of the pool.
@@ -261,6 +263,7 @@ pub enum Variant {
 words!(Variant {
     Pair => "pair",
     Batch => "batch",
+    Apart => "apart",
     PoolLasts => "pool-lasts",
     Sustained => "sustained",
     Undisturbed => "undisturbed",

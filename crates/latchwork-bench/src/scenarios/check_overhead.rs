@@ -74,6 +74,7 @@ impl Scenario for CheckOverhead {
             let one_task = OneTask {
                 sample: plan.sample,
                 priority: peer.priority,
+                is_apart: false,
             };
             let alone = Params {
                 tasks: Some(1),
