@@ -260,6 +260,8 @@ impl<'r> End<'r> {
                 waiting.report_if_alone_at(&words);
                 timed_out = inner.park(task, &words, deaths, wait.deadline()).0 == Parked::TimedOut;
             }
+            // A signal handler may have forked: the end is the parent's.
+            self.assert_mine();
             ring.end_sleep(self.side);
             self.check_life()?;
             match self.refresh() {
