@@ -11,6 +11,9 @@
 //! effective user (see [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner)): the kernel then
 //! guarantees that only that user, root, and users admitted by its mode have written it.
 //!
+//! Processes attach a file one after the other. Otherwise one that finds the file lock taken could not tell whether a
+//! process uses the region, or only validates it, and refuses it then.
+//!
 //! A checked attach goes on to the objects (`validate.rs`), and is refused if another process has the file.
 #![allow(unsafe_code)]
 
@@ -22,10 +25,18 @@ use super::task_table::{Life, Slot};
 use super::validate::{self, Expected};
 use super::{AttachError, CreateError, Inner, Region};
 use crate::atomic::Ordering;
-use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
+use crate::sys::memory::{self, Attaching, FileLock, FileStatus, Mapping};
+use crate::sys::thread;
+use crate::time::Deadline;
+use core::time::Duration;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::PathBuf;
+
+/// How long an attach waits for others to end.
+const ATTACHING: Duration = Duration::from_secs(10);
+/// How often it checks that.
+const ATTACHING_CHECK: Duration = Duration::from_millis(1);
 
 /// Attaches the region in a file that was opened for this purpose only.
 pub(super) fn attach(
@@ -37,13 +48,22 @@ pub(super) fn attach(
     if crate::sys::probe::futex_waitv().is_err() {
         return Err(AttachError::Kernel(WAITV));
     }
+    let _attaching = begin(&file)?;
     // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
     // one that has the region, and can validate it closely.
-    let is_exclusive = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
+    let try_exclusive = || memory::lock_unused(&file).map_err(system("flock"));
+    let mut is_exclusive = try_exclusive()? == FileLock::Taken;
+    if !is_exclusive {
+        // Another process may have had the exclusive lock, for a moment: `gc`, or a last user that left. Nobody else is
+        // attaching the file. So a process that has the lock now uses the region, or is such a one again.
+        memory::lock_in_use(&file).map_err(system("flock"))?;
+        is_exclusive = try_exclusive()? == FileLock::Taken;
+    }
     if !is_exclusive {
         if expected.is_some() {
             return Err(AttachError::InUse);
         }
+        // The failed attempt has released it.
         memory::lock_in_use(&file).map_err(system("flock"))?;
     }
     let candidate = Candidate {
@@ -63,6 +83,20 @@ pub(super) fn attach(
         Some(_) if expected.is_some() => Err(AttachError::InUse),
         Some(region) => Ok(region),
         None => candidate.map(identity, layout, expected, &registry_lock),
+    }
+}
+
+/// Waits until no other process is attaching the file: one that validates it may refuse it, and those that have waited for
+/// its end have to validate it, too. For some time only, since a process that can read the file could be in the way for
+/// ever.
+fn begin(file: &OwnedFd) -> Result<Option<Attaching>, AttachError> {
+    let until = Deadline::after(ATTACHING);
+    loop {
+        let begun = Attaching::begin(file).map_err(system("fcntl"))?;
+        if begun.is_some() || until.has_passed() {
+            return Ok(begun);
+        }
+        thread::sleep_until(Deadline::after(ATTACHING_CHECK).min(until));
     }
 }
 
@@ -191,6 +225,7 @@ impl Inner {
     fn validate(&self) -> Result<(), AttachError> {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
+        self.slots().iter().for_each(Slot::end_if_stranded);
         if self.slots().iter().any(Slot::is_alive) {
             return damaged("a task is alive although no process has the region");
         }

@@ -29,6 +29,7 @@ use crate::atomic::Ordering;
 use crate::mutex::in_region::RawError;
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
+use crate::sys::futex_bits::NO_THREAD;
 use crate::sys::{proc_file, thread};
 use crate::task::Me;
 use crate::time::Deadline;
@@ -191,6 +192,10 @@ impl Inner {
             let Life::Alive(tid) = life_of(word) else {
                 return true;
             };
+            // It has ended, and its slot stays as long as its process.
+            if tid == NO_THREAD {
+                return true;
+            }
             let is_ending = match can_ask {
                 true => proc_file::is_ending_in(process, tid),
                 false => None,

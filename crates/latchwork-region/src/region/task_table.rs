@@ -70,6 +70,7 @@ use crate::atomic::{AtomicPair, AtomicU8, AtomicU32, AtomicU64, Ordering, fence}
 use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
+use crate::sys::futex_bits::NO_THREAD;
 use crate::sys::robust_list::{AtEnd, Node};
 use crate::sys::running::no_such_task;
 use crate::task::{Attachment, Me};
@@ -181,6 +182,15 @@ impl Slot {
 
     pub(super) fn is_alive(&self) -> bool {
         matches!(self.life(), Life::Alive(_))
+    }
+
+    /// Ends the life of a thread that ended without a keeper: it lasted as long as its process, and no process has the
+    /// region. (A dead task's word: the kernel leaves the same.)
+    pub(super) fn end_if_stranded(&self) {
+        // Relaxed, here and below: no task lives that uses it.
+        if self.life.word.load(Ordering::Relaxed) == NO_THREAD | WAITERS {
+            self.life.word.store(OWNER_DIED, Ordering::Relaxed);
+        }
     }
 
     /// The slot of an attachment.

@@ -32,7 +32,7 @@
 use crate::adoption::{self, Desk};
 use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::sys::futex::{self, Sharing};
-use crate::sys::futex_bits::{TID_MASK, WAITERS};
+use crate::sys::futex_bits::{NO_THREAD, WAITERS};
 use crate::sys::robust_list::{self, AtEnd, Head, KERNEL_LIMIT, Node, OwnHead};
 use crate::sys::robust_state::NOT_RECOVERABLE;
 use crate::sys::{lasting_thread, process, signals, thread};
@@ -42,9 +42,6 @@ use core::ptr;
 
 /// The nodes that one keeper takes: some entries that the kernel walks stay free, as in each thread.
 const MOST: u32 = KERNEL_LIMIT as u32 - 128;
-
-/// A word that names no thread, as the kernel's highest ID is far below it.
-const NO_THREAD: u32 = TID_MASK;
 
 /// The ways in which the keeper is concerned.
 const CONCERNED: [AtEnd; 4] = [AtEnd::Keep, AtEnd::Lose, AtEnd::KeepLife, AtEnd::KeepTail];

@@ -170,6 +170,50 @@ fn a_span_in_the_cache_of_a_task_that_is_still_to_come_is_damage() {
     }
 }
 
+/// Whoever waits while another process validates the file, which then refuses it, validates it, too.
+#[test]
+fn damage_is_found_after_a_wait_for_another_attach() {
+    use rustix::fs::{FlockOperation, flock};
+    let bytes = region_bytes();
+    let entry = entry_in(&bytes);
+    let nowhere = (word_at(&bytes, at::BASE) + bytes.len() as u64 - 8).to_ne_bytes();
+    let named = Named::file("waits", &with(entry + 16, &nowhere));
+    let file = std::fs::File::open(named.path()).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    let blocked = format!(
+        ":{} ",
+        std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap())
+    );
+    std::thread::scope(|scope| {
+        let attached = [(); 3].map(|()| scope.spawn(|| attach(&named)));
+        // One of them waits for the file lock, and the others for that one.
+        let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&blocked);
+        let is_waited_for = || {
+            std::fs::read_to_string("/proc/locks")
+                .unwrap()
+                .lines()
+                .any(waits)
+        };
+        while !is_waited_for() && !attached.iter().any(|one| one.is_finished()) {
+            std::thread::sleep(core::time::Duration::from_millis(2));
+        }
+        drop(file);
+        for attached in attached {
+            let said = attached.join().unwrap();
+            assert!(said.starts_with("Damaged"), "{said}");
+        }
+    });
+}
+
+/// A thread ended with a leaked guard, while no keeper could be had, and its process since.
+#[test]
+fn a_slot_without_a_thread_is_that_of_a_dead_task() {
+    const STRANDED: u32 = 0xBFFF_FFFF;
+    let named = Named::file("stranded", &with(FIRST_SLOT, &STRANDED.to_ne_bytes()));
+    let said = attach(&named);
+    assert!(!said.starts_with("Damaged"), "{said}");
+}
+
 #[test]
 fn a_name_that_leads_to_no_object_is_damage() {
     let bytes = region_bytes();
