@@ -162,6 +162,11 @@ fn memory_that_is_freed_while_the_function_is_looked_up_ends_nothing() {
 }
 
 #[test]
+fn objects_that_were_made_before_the_checker_began_are_not_uninitialised() {
+    assert_eq!(findings("made_early", Some("made_early.c"), ""), "");
+}
+
+#[test]
 fn an_allocator_may_lock_and_need_not_know_block_sizes() {
     goes_well("nothing", Some("pages.c"));
 }

@@ -205,9 +205,16 @@ static void ceiling(void) {
 /* Condition variables of both worlds. */
 static void notified(void) { CHECK(notify_each_way(PTHREAD_PROCESS_PRIVATE) == 0 && notify_each_way(PTHREAD_PROCESS_SHARED) == 0); }
 
+/* Objects of a library that was set to work before the checker. */
+static void made_early(void) {
+    void (*use)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "use_what_was_made_early");
+    CHECK(use != NULL);
+    use();
+}
+
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling},
+        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling}, {"made_early", made_early},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,13 @@ static void twice_sem(void) { make_all(), sem_init(&sem, 0, 0); }
 static void never_barrier(void) {
     pthread_barrier_t *heap = malloc(sizeof *heap);
     memset(heap, 1, sizeof *heap), pthread_barrier_destroy(heap);
+}
+static void leave(int signal) { _exit(signal == SIGFPE ? 0 : 1); }
+static void never_barrier_zeroed(void) { signal(SIGFPE, leave), pthread_barrier_destroy(&barrier); }
+static void never_barrier_kind(void) {
+    pthread_barrier_t *heap = malloc(sizeof *heap);
+    pthread_barrier_init(heap, NULL, 1), free(heap), heap = malloc(sizeof *heap);
+    memset(heap, 0, sizeof *heap), ((unsigned *)heap)[2] = 1, ((unsigned *)heap)[3] = 1, pthread_barrier_destroy(heap);
 }
 static void never_cond(void) { memset(&cond, 0xff, 8), pthread_cond_destroy(&cond); }
 static void smashed_sem(void) { make_all(), memset(&sem, 0x55, sizeof sem), sem_trywait(&sem); }
@@ -287,7 +295,7 @@ static void fine_shared(void) {
 static const struct { const char *name, *rule, *words; void (*run)(void); } cases[] = {
     ENDED(ended_lock), ENDED(ended_trylock), ENDED(ended_unlock), ENDED(ended_destroy), ENDED(ended_never_used), ENDED(ended_read),
     ENDED(ended_write), ENDED(ended_rwlock_destroy), ENDED(ended_signal), ENDED(ended_broadcast), ENDED(ended_spin), ENDED(ended_barrier),
-    ENDED(ended_post), ENDED(ended_trywait), ENDED(never_barrier), ENDED(never_cond), ENDED(smashed_sem),
+    ENDED(ended_post), ENDED(ended_trywait), ENDED(never_barrier), ENDED(never_barrier_zeroed), ENDED(never_barrier_kind), ENDED(never_cond), ENDED(smashed_sem),
     TWICE(twice_mutex), TWICE(twice_used), TWICE(twice_heap), TWICE(twice_rwlock), TWICE(twice_cond), TWICE(twice_barrier),
     TWICE(twice_barrier_heap), TWICE(twice_sem),
     WAITERS(waiters_barrier), WAITERS(waiters_cond), WAITERS(waiters_sem),
