@@ -184,7 +184,8 @@ events! {
     #[must_use]
     pub fn is_unknown(object: Lock) -> bool = misuse::is_unknown, else false;
 
-    /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
+    /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since. Never of an
+    /// object in memory that processes share, where another one may have initialised it again.
     #[must_use]
     pub fn has_ended(object: Lock) -> bool = misuse::has_ended, else false;
 

@@ -43,11 +43,12 @@ static void leave_when_found(void) {
     while (stat(findings, &status) != 0 || status.st_size == 0) sched_yield();
     _exit(0);
 }
-static pthread_t begin(void *(*body)(void *)) {
+static pthread_t begin_with(void *(*body)(void *), void *argument) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, body, NULL) != 0) abort();
+    if (pthread_create(&thread, NULL, body, argument) != 0) abort();
     return thread;
 }
+static pthread_t begin(void *(*body)(void *)) { return begin_with(body, NULL); }
 static struct timespec past(void) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
@@ -285,6 +286,29 @@ static void fine_shared(void) {
     pthread_t thread = begin(meet);
     in_child(meet_in_child), pthread_join(thread, NULL), pthread_barrier_destroy(common), sem_destroy(counts);
 }
+/* Another process has made them again, where this one has destroyed them. */
+struct shared { pthread_barrier_t barrier; pthread_spinlock_t spin; sem_t sem, own; };
+static void make_shared(struct shared *it) {
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes), pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&it->barrier, &attributes, 1), pthread_spin_init(&it->spin, PTHREAD_PROCESS_SHARED);
+    sem_init(&it->sem, 1, 0), sem_init(&it->own, 0, 1);
+}
+static void *post_when_it_sleeps(void *sem) { until_it_sleeps(), sem_post(sem); return NULL; }
+static void use_shared(struct shared *it) {
+    sleeper = 0, begin_with(post_when_it_sleeps, &it->sem), sleeps(), sem_wait(&it->sem), sem_trywait(&it->own), sem_post(&it->own);
+    pthread_spin_lock(&it->spin), pthread_spin_unlock(&it->spin), pthread_barrier_wait(&it->barrier);
+}
+static void fine_remade_by_another(void) {
+    struct shared *it = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 2; i++) {
+        make_shared(it), use_shared(it);
+        pthread_barrier_destroy(&it->barrier), pthread_spin_destroy(&it->spin), sem_destroy(&it->sem), sem_destroy(&it->own);
+        pid_t child = fork();
+        if (child == 0) make_shared(it), _exit(0);
+        waitpid(child, NULL, 0), use_shared(it);
+    }
+}
 
 #define CASE(name, rule, words) {#name, rule, words, name}
 #define ENDED(name) CASE(name, "initialised-by-interface", "")
@@ -303,7 +327,8 @@ static const struct { const char *name, *rule, *words; void (*run)(void); } case
     CASE(long_unlock, "no-long-hold", "long-hold=20"), CASE(long_wait, "no-long-hold", "long-hold=20"), CASE(long_enough, "", ""),
     CASE(notify_without, "notifies-with-mutex", "hints"), CASE(notify_without, "", ""), CASE(notify_with, "", "hints"),
     FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_notified),
-    FINE(fine_barrier), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), {"fails_often", "-", "", fails_often},
+    FINE(fine_barrier), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another),
+    {"fails_often", "-", "", fails_often},
 };
 int main(int count, char **names) {
     findings = count == 3 ? names[2] : "";

@@ -4,10 +4,10 @@
 use super::lookup::join_region;
 use crate::atomic::Ordering;
 use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
-use crate::check::record::board;
 use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
+use crate::check::record::{board, known};
 use crate::check::report::findings::{self, Deed};
 use crate::hook::{Kind, Lock, Misuse, Site};
 use crate::sys::introspect;
@@ -63,7 +63,7 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
 /// The flags of an object on the board.
 fn marks_of(object: Lock) -> Option<u32> {
     let entry = board::board()?.lock(object.address())?;
-    Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
+    Some(entry.what.load(Ordering::Relaxed) & (GONE | MADE))
 }
 
 pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
@@ -83,7 +83,11 @@ pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
 }
 
 pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
-    marks_of(object).is_some_and(|marks| marks & ENDED != 0)
+    let entry = board::board().and_then(|board| board.lock(object.address()));
+    entry.is_some_and(|entry| {
+        // Nearly all are not.
+        entry.what.load(Ordering::Relaxed) & ENDED != 0 && known::is_ended(entry)
+    })
 }
 
 pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
