@@ -198,6 +198,23 @@ fn cannot_be_barrier(words: &BarrierWords) -> bool {
     count == 0 || count >= MOST_THREADS || !matches!(shared, 0 | ALL_PROCESSES)
 }
 
+/// How many threads are blocked on a barrier: those that have arrived in a round that is not complete. The last thread
+/// to arrive first marks the round as complete, and then wakes the others one by one. So when the first of them has
+/// returned, and destroys the barrier, others may still sleep, but are not blocked: glibc's function waits for them.
+/// 0 also if the layout is not known.
+pub(crate) fn blocked_on(barrier: *const Opaque) -> usize {
+    let Some(words) = barrier_words(barrier) else {
+        return 0;
+    };
+    // A thread that has returned synchronises with all that arrived in its round. In this order, since of two numbers
+    // that grow, the second one was at most the first.
+    let word = |at: usize| words[at].load(Ordering::Acquire);
+    let round = word(ROUND);
+    let arrived = word(ARRIVED).wrapping_sub(round);
+    // A round that has all its threads is about to be marked as complete.
+    arrived.checked_rem(word(COUNT)).unwrap_or(0) as usize
+}
+
 /// A semaphore is about to be used. The word checked here has only two valid values.
 pub(crate) fn check_semaphore(semaphore: *const Opaque, at: usize) {
     // SAFETY: the program passes it as a semaphore, which lives as long as the call.

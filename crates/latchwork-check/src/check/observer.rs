@@ -193,10 +193,11 @@ events! {
     /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
     pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = misuse::initialised_again;
 
-    /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
-    /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
-    /// that were all notified: they are not blocked, wherever the C library lets them sleep until they return.
-    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) = misuse::ends_for_sleepers;
+    /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported, `most` of them
+    /// at most: so many the object itself counts as blocked. Woken threads do not count, since they no longer sleep, or
+    /// sleep on their mutex. Neither do waiters of a condition variable that were all notified: they are not blocked,
+    /// wherever the C library lets them sleep until they return.
+    pub fn ends_for_sleepers(object: Lock, bytes: usize, most: usize, site: Site) = misuse::ends_for_sleepers;
 
     fn hint_at_notification(condvar: Lock, site: Site) = misuse::notifies_without_mutex;
 

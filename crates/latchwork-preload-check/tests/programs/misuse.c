@@ -2,6 +2,7 @@
    second argument is where findings go. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -253,6 +254,24 @@ static void fine_barrier(void) {
         pthread_join(thread, NULL);
     }
 }
+/* The last thread has completed the round, and not woken the other yet: its last steps are made here by hand. */
+static void *wake_when_main_sleeps(void *words) {
+    sleeper = (int)getpid(), until_it_sleeps();
+    syscall(SYS_futex, words, FUTEX_WAKE_PRIVATE, 1);
+    return NULL;
+}
+static void fine_barrier_asleep(void) {
+    unsigned *words = (unsigned *)&barrier;
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_t thread = begin(wait_at_barrier);
+    while (__atomic_load_n(&words[0], __ATOMIC_SEQ_CST) != 1) sched_yield();
+    until_it_sleeps();
+    if (words[1] != 0 || words[2] != 2 || words[3] != 0 || words[4] != 0) abort();
+    __atomic_store_n(&words[0], 2, __ATOMIC_SEQ_CST), __atomic_store_n(&words[1], 2, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&words[4], 1, __ATOMIC_SEQ_CST);
+    begin_with(wake_when_main_sleeps, &words[1]), pthread_barrier_destroy(&barrier);
+    pthread_join(thread, NULL);
+}
 static void fine_refused(void) {
     struct timespec time = past();
     make_all(), pthread_mutex_lock(&mutex);
@@ -327,7 +346,7 @@ static const struct { const char *name, *rule, *words; void (*run)(void); } case
     CASE(long_unlock, "no-long-hold", "long-hold=20"), CASE(long_wait, "no-long-hold", "long-hold=20"), CASE(long_enough, "", ""),
     CASE(notify_without, "notifies-with-mutex", "hints"), CASE(notify_without, "", ""), CASE(notify_with, "", "hints"),
     FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_notified),
-    FINE(fine_barrier), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another),
+    FINE(fine_barrier), FINE(fine_barrier_asleep), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another),
     {"fails_often", "-", "", fails_often},
 };
 int main(int count, char **names) {

@@ -103,7 +103,7 @@ pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site:
     }
 }
 
-pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
+pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, most: usize, site: Site) {
     let known = board::board().and_then(|board| board.lock(object.address()));
     let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
     if object.kind == Kind::Condvar && were_notified {
@@ -115,7 +115,7 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
             && introspect::sleeps_at(who.thread)
                 .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
     });
-    let count = sleeping.count();
+    let count = sleeping.take(most).count();
     if count > 0 {
         own.know_site(site);
         let after = format_args!(" while {count} task(s) wait for it");
