@@ -186,6 +186,28 @@ fn a_library_loaded_at_a_reused_address_has_locks_of_its_own() {
 }
 
 #[test]
+fn memory_of_an_unloaded_library_is_another_threads_by_the_time_that_is_noticed() {
+    let shared = ["-shared", "-fPIC", "-fno-builtin"];
+    let Some((library, _library)) = compile("order.c", "closed.so", &shared) else {
+        return;
+    };
+    let found = findings("unloaded", Some("closing.c"), library.to_str().unwrap());
+    assert_eq!(found, "");
+}
+
+/// Its twin: the lock is the library's.
+#[test]
+fn the_unloading_of_a_library_whose_lock_is_held_is_reported() {
+    let shared = ["-shared", "-fPIC", "-fno-builtin"];
+    let Some((library, _library)) = compile("order.c", "held.so", &shared) else {
+        return;
+    };
+    let found = findings("unloaded_held", None, library.to_str().unwrap());
+    let reported = found.matches("no-free-holding").count();
+    assert!(reported > 0 && found.lines().count() == 1, "{found}");
+}
+
+#[test]
 fn a_lock_that_a_fork_handler_releases_is_not_held_in_the_child() {
     assert_eq!(findings("forked", Some("atfork.c"), ""), "");
 }

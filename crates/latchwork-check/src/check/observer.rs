@@ -12,7 +12,7 @@ use super::record::own::{Busy, Own};
 use super::record::rule::Rule;
 use super::record::tag::Tag;
 use super::record::{known, settings, sites};
-use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Table, Verdict};
 use crate::task::Me;
 use crate::time::Deadline;
@@ -162,6 +162,10 @@ events! {
     /// An object that no task owned was deleted.
     fn ended(lock: Lock) = lifetime::ended;
 
+    /// The memory of a lock that [`locks_in`] has named is free by now. Nothing happens if the lock has another generation:
+    /// then the memory is in use again, and contains another lock.
+    pub fn freed_meanwhile(address: usize, generation: u32, site: Site) = lifetime::freed_meanwhile;
+
     #[cold]
     fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed;
 
@@ -306,6 +310,17 @@ pub fn has_waited(_object: Lock) {
 pub fn freed(range: Range<usize>, site: Site) {
     if known::may_be_in(&range) {
         freed_with_locks(range, site);
+    }
+}
+
+/// Names the locks in a range of memory, each by its address and its generation, for [`freed_meanwhile`]: if memory can
+/// be reported as free only when another task may use it already.
+pub fn locks_in(range: Range<usize>, mut name: impl FnMut(usize, u32)) {
+    if let Some(_own) = enter().filter(|_| known::may_be_in(&range)) {
+        for entry in known::in_range(range) {
+            let address = entry.address.load(Ordering::Relaxed);
+            name(address as usize, entry.generation.load(Ordering::Relaxed));
+        }
     }
 }
 
