@@ -32,9 +32,10 @@
 //!
 //! For a condition variable that processes share, notifications by other processes are not seen.
 //!
-//! *Limits.* Process-shared locks are not checked, but counted. A semaphore has no owner: only waits for it are
-//! reported. Of semaphores, spinlocks and barriers in memory that processes share, uses after their end are not
-//! reported: another process may have initialised them again. A spinlock that is reinitialised by an assignment is
+//! *Limits.* Process-shared locks are not checked, but counted. So is a robust mutex that was initialised before this
+//! library was started, since glibc marks every robust mutex as process-shared. A semaphore has no owner: only waits
+//! for it are reported. Of semaphores, spinlocks and barriers in memory that processes share, uses after their end are
+//! not reported: another process may have initialised them again. A spinlock that is reinitialised by an assignment is
 //! taken for the earlier one. The checker is not notified of memory that `realloc` frees or that is mapped over, of
 //! locks that the first thread holds when it ends by `pthread_exit`, of the use of a semaphore that was never
 //! initialised, or of a second initialisation on a stack. The use of a condition variable or barrier that was never

@@ -188,6 +188,10 @@ events! {
     #[must_use]
     pub fn is_unknown(object: Lock) -> bool = misuse::is_unknown, else false;
 
+    /// Whether an object with at least these traits was made by its interface since the checker began, and still exists.
+    #[must_use]
+    pub fn is_made(object: Lock) -> bool = misuse::is_made, else false;
+
     /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since. Never of an
     /// object in memory that processes share, where another one may have initialised it again.
     #[must_use]

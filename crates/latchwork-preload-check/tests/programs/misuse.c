@@ -328,6 +328,55 @@ static void fine_remade_by_another(void) {
         waitpid(child, NULL, 0), use_shared(it);
     }
 }
+/* Robust mutexes, which glibc marks as process-shared in any case. */
+static pthread_mutex_t robust[2];
+static void make_robust(pthread_mutex_t *it, int sharing) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes), pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setpshared(&attributes, sharing), pthread_mutex_init(it, &attributes);
+}
+static void lock_both_ways(pthread_mutex_t *two) {
+    for (int first = 0; first < 2; first++) {
+        pthread_mutex_lock(&two[first]), pthread_mutex_lock(&two[!first]);
+        pthread_mutex_unlock(&two[!first]), pthread_mutex_unlock(&two[first]);
+    }
+}
+static void robust_order(void) {
+    for (int i = 0; i < 2; i++) make_robust(&robust[i], PTHREAD_PROCESS_PRIVATE);
+    lock_both_ways(robust);
+}
+static void robust_ended(void) {
+    make_robust(robust, PTHREAD_PROCESS_PRIVATE), pthread_mutex_lock(robust), pthread_mutex_unlock(robust);
+    pthread_mutex_destroy(robust), pthread_mutex_lock(robust);
+}
+static void *keep_robust(void *x) { pthread_mutex_lock(robust); return x; }
+static void *find_unrecoverable(void *x) {
+    for (int i = 0; i < 2; i++) if (pthread_mutex_lock(robust) != ENOTRECOVERABLE) abort();
+    return x;
+}
+static void robust_kept(void) {
+    make_robust(robust, PTHREAD_PROCESS_PRIVATE), pthread_join(begin(keep_robust), NULL);
+    if (pthread_mutex_lock(robust) != EOWNERDEAD || pthread_mutex_unlock(robust) != 0) abort();
+    for (int i = 0; i < 2; i++) pthread_join(begin(find_unrecoverable), NULL);
+}
+static void *add_robust(void *number) {
+    for (int i = 0; i < 2000; i++) {
+        if (pthread_mutex_lock(robust) != 0) abort();
+        ++*(int *)number;
+        if (pthread_mutex_unlock(robust) != 0) abort();
+    }
+    return NULL;
+}
+/* The second time in memory of a private one. */
+static void fine_robust(void) {
+    int number = 0;
+    make_robust(robust, PTHREAD_PROCESS_PRIVATE);
+    pthread_t thread = begin_with(add_robust, &number);
+    add_robust(&number), pthread_join(thread, NULL);
+    if (number != 4000) abort();
+    for (int i = 0; i < 2; i++) make_robust(&robust[i], PTHREAD_PROCESS_SHARED);
+    lock_both_ways(robust);
+}
 
 #define CASE(name, rule, words) {#name, rule, words, name}
 #define ENDED(name) CASE(name, "initialised-by-interface", "")
@@ -342,11 +391,12 @@ static const struct { const char *name, *rule, *words; void (*run)(void); } case
     TWICE(twice_mutex), TWICE(twice_used), TWICE(twice_heap), TWICE(twice_rwlock), TWICE(twice_cond), TWICE(twice_barrier),
     TWICE(twice_barrier_heap), TWICE(twice_sem),
     WAITERS(waiters_barrier), WAITERS(waiters_cond), WAITERS(waiters_sem),
-    FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), FAILS(fails_kind),
+    FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), CASE(fails_kind, "no-double-unlock", ""),
     CASE(long_unlock, "no-long-hold", "long-hold=20"), CASE(long_wait, "no-long-hold", "long-hold=20"), CASE(long_enough, "", ""),
     CASE(notify_without, "notifies-with-mutex", "hints"), CASE(notify_without, "", ""), CASE(notify_with, "", "hints"),
     FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_notified),
-    FINE(fine_barrier), FINE(fine_barrier_asleep), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another),
+    FINE(fine_barrier), FINE(fine_barrier_asleep), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another), FINE(fine_robust),
+    CASE(robust_order, "one-task-order", ""), CASE(robust_kept, "no-exit-holding", ""), ENDED(robust_ended),
     {"fails_often", "-", "", fails_often},
 };
 int main(int count, char **names) {
