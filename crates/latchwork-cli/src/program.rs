@@ -1,5 +1,6 @@
-//! The properties of a program file that decide whether the dynamic linker can load a library into it.
+//! The properties of a program file that decide whether the dynamic linker can load a library into it, and in what place.
 
+use object::{Object, ReadCache};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -60,13 +61,15 @@ fn is_executable(found: &fs::Metadata) -> bool {
     found.mode() & 0o111 != 0
 }
 
-/// Whether a library can be loaded into the program, or into the interpreter of the script.
-pub(crate) fn check(path: &Path) -> Result<(), Unsuitable> {
+/// Whether a library can be loaded into the program, or into the interpreter of the script. Returns a library that must
+/// come before it, if there is one.
+pub(crate) fn check(path: &Path) -> Result<Option<OsString>, Unsuitable> {
     let mut path = path.to_owned();
     for _ in 0..SCRIPTS {
         let head = head(&path)?;
         let Some(line) = head.strip_prefix(b"#!") else {
-            return check_binary(&path, &head);
+            check_binary(&path, &head)?;
+            return Ok(first_library(&path));
         };
         let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let mut words = line
@@ -136,6 +139,22 @@ fn check_binary(path: &Path, head: &[u8]) -> Result<(), Unsuitable> {
         }),
         Some(_) => Ok(()),
     }
+}
+
+/// The run-time library of AddressSanitizer, if the program loads it: that refuses to start unless it is the first of all
+/// libraries. (The dynamic linker finds it by this name as it does for the program. A program into which the run-time
+/// library is linked, as Clang does, has no such condition.)
+fn first_library(path: &Path) -> Option<OsString> {
+    let file = ReadCache::new(File::open(path).ok()?);
+    let elf = object::File::parse(&file).ok()?;
+    let mut names = elf.import_libraries().ok()?.flatten();
+    let name = names.find(|library| is_first(library.name()))?;
+    Some(OsStr::from_bytes(name.name()).to_owned())
+}
+
+/// The names that GCC and Clang give that library.
+fn is_first(name: &[u8]) -> bool {
+    name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan")
 }
 
 /// Whether a dynamic linker is musl's: by its name, or, where it has glibc's name for compatibility, by that of the file

@@ -11,7 +11,7 @@
 
 use crate::program::{self, Unsuitable};
 use latchwork::check::Rule;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -174,13 +174,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     // The program first: what is wrong with it stays wrong when the library is installed.
     let path = program::find(&args.program[0])?;
-    program::check(&path)?;
+    let first = program::check(&path)?;
     let library = library(name)?;
     let mut command = Command::new(&path);
     command
         .arg0(&args.program[0])
         .args(&args.program[1..])
-        .env("LD_PRELOAD", with_others(&library));
+        .env("LD_PRELOAD", with_others(first, &library));
     if let Some(mutex) = args.mutex {
         command.env("LATCHWORK_MUTEX", mutex.name());
     }
@@ -256,7 +256,7 @@ fn settings(args: &Args) -> Result<OsString, Error> {
         args.long_hold
             .map(|limit| format!("long-hold={limit}").into()),
     );
-    Ok(words.join(std::ffi::OsStr::new(",")))
+    Ok(words.join(OsStr::new(",")))
 }
 
 /// The path of a library that was installed with this command.
@@ -285,12 +285,9 @@ fn library(name: &'static str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The value of `LD_PRELOAD`: the library first, then the caller's own list.
-fn with_others(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        list.push(":");
-        list.push(others);
-    }
-    list
+/// The value of `LD_PRELOAD`: the library, behind the one that must be first, then the caller's own list.
+fn with_others(first: Option<OsString>, library: &Path) -> OsString {
+    let others = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty());
+    let list = first.into_iter().chain([library.into()]).chain(others);
+    list.collect::<Vec<_>>().join(OsStr::new(":"))
 }

@@ -6,7 +6,7 @@ use common::{command, unique};
 use latchwork_testkit::{Leftover, output_of};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 fn run(args: &[&str]) -> Output {
     output_of(command().arg("run").args(args).spawn().unwrap())
@@ -168,6 +168,42 @@ fn a_program_for_musl_is_refused_before_it_starts() {
             said.contains("\"/lib/ld-musl-x86_64.so.1\""),
             "{option}: {said}"
         );
+    }
+}
+
+/// Whether the C compiler has the library that programs load: it then prints a path instead of the name.
+fn has_address_sanitizer() -> bool {
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let output = Command::new(compiler)
+        .arg("-print-file-name=libasan.so")
+        .output();
+    output.is_ok_and(|output| output.stdout.contains(&b'/'))
+}
+
+/// AddressSanitizer refuses to start behind another library.
+#[test]
+fn a_program_with_address_sanitizer_starts() {
+    let source = "../latchwork-preload-check/tests/programs/orders.c";
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    if !has_address_sanitizer() {
+        eprintln!("skipped: the C compiler has no shared library of AddressSanitizer");
+        return;
+    }
+    let options = ["-fsanitize=address"];
+    let Some((program, _leftover)) = latchwork_testkit::compile(&source, "sanitized", &options)
+    else {
+        return;
+    };
+    let program = program.to_str().unwrap();
+    let list = Command::new(program).output().unwrap();
+    assert!(list.status.success(), "{}", errors(&list));
+    for option in ["--check", "--heal", "--mutex=tp"] {
+        let output = run(&[option, "--", program, "statics"]);
+        let said = errors(&output);
+        assert!(output.status.success(), "{option}: {said}");
+        if option == "--check" {
+            assert!(said.contains("[one-task-order]"), "{said}");
+        }
     }
 }
 

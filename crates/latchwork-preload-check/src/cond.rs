@@ -230,7 +230,8 @@ unsafe extern "C" fn end(cond: *mut Opaque, at: usize) -> c_int {
         condition::check_use(cond, at);
         let condvar = object::at(cond, Kind::Condvar);
         if let Some(condvar) = condvar {
-            keeping_errno(|| hook::ends_for_sleepers(condvar, condition::BYTES, site(at)));
+            let bytes = condition::BYTES;
+            keeping_errno(|| hook::ends_for_sleepers(condvar, bytes, usize::MAX, site(at)));
         }
         let result = destroy(condvar, at, || real::pthread_cond_destroy(cond));
         judged(result, cond, Kind::Condvar, "pthread_cond_destroy", at)

@@ -32,11 +32,16 @@
 //!
 //! For a condition variable that processes share, notifications by other processes are not seen.
 //!
-//! *Limits.* Process-shared locks are not checked, but counted. A semaphore has no owner: only waits for it are
-//! reported. A spinlock that is reinitialised by an assignment is taken for the earlier one. The checker is not
-//! notified of memory that `realloc` frees or that is mapped over, of locks that the first thread holds when it ends by
-//! `pthread_exit`, of the use of a semaphore that was never initialised, or of a second initialisation on a stack. A
-//! deadlock is not detected if a thread joins another one that waits for a lock which the joining thread holds.
+//! *Limits.* Process-shared locks are not checked, but counted. So is a robust mutex that was initialised before this
+//! library was started, since glibc marks every robust mutex as process-shared. A semaphore has no owner: only waits
+//! for it are reported. Of semaphores, spinlocks and barriers in memory that processes share, uses after their end are
+//! not reported: another process may have initialised them again. A spinlock that is reinitialised by an assignment is
+//! taken for the earlier one. The checker is not notified of memory that `realloc` frees or that is mapped over, of
+//! locks that the first thread holds when it ends by `pthread_exit`, of the use of a semaphore that was never
+//! initialised, or of a second initialisation on a stack. The use of a condition variable or barrier that was never
+//! initialised is noticed only if its memory cannot be such an object (`condition.rs`): any other may have been made
+//! before this library was started. A deadlock is not detected if a thread joins another one that waits for a lock
+//! which the joining thread holds.
 //!
 //! Of the 1,024 keys that a program can have (`pthread_key_create`) this library takes one.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]

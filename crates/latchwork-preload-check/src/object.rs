@@ -4,6 +4,7 @@
 use crate::layout::{Mark, Mutex, RwLock};
 use crate::take::site;
 use crate::{checked, sum, task};
+use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 use latchwork::check::hook::{self, Kind, Lock, NoLock, Traits};
 use latchwork_interpose::errno::keeping_errno;
@@ -86,10 +87,22 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     if what == kind::ALL {
         return None;
     }
-    if what & kind::SHARED != 0 {
+    // glibc marks each robust mutex as process-shared. Whether one is was noted when it was initialised.
+    if what & kind::SHARED != 0 && !(what & kind::ROBUST != 0 && is_private_robust(lock)) {
         sum::shared(lock.address());
         return None;
     }
+    Some(described(lock, what))
+}
+
+/// Whether a robust mutex was seen to be initialised for this process alone.
+#[cold]
+fn is_private_robust(lock: Lock) -> bool {
+    keeping_errno(|| hook::is_made(lock.with(Traits::ROBUST)))
+}
+
+/// A mutex of this kind, which is checked.
+fn described(lock: Lock, what: u32) -> Lock {
     let mut traits = Traits::empty();
     traits.set(Traits::RECURSIVE, what & kind::TYPE == kind::RECURSIVE);
     traits.set(Traits::ROBUST, what & kind::ROBUST != 0);
@@ -102,14 +115,46 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     );
     traits.set(Traits::LENDS, what & (kind::INHERIT | kind::PROTECT) != 0);
     let lock = lock.with(traits);
-    Some(if traits.contains(Traits::ROBUST) {
+    if traits.contains(Traits::ROBUST) {
         lock
     } else {
         with_word(lock)
-    })
+    }
 }
 
-/// The same for a mutex that is about to be acquired, or was just made.
+/// A mutex that was just made with these attributes, if it is checked.
+///
+/// # Safety
+/// `it` points to a mutex, `attributes` is null or points to its attributes.
+pub(crate) unsafe fn made_mutex(
+    it: *const Mutex,
+    attributes: *const c_void,
+    make_at: usize,
+) -> Option<Lock> {
+    // SAFETY: by the contract it points to a mutex.
+    let what = unsafe { (*it).kind() };
+    if what & kind::ROBUST == 0 {
+        // SAFETY: by the contract it points to a mutex.
+        return unsafe { mutex_to_take(it, make_at) };
+    }
+    let lock = at(it, Kind::Mutex)?.with(Traits::ANYONE);
+    let mut sharing = libc::PTHREAD_PROCESS_PRIVATE;
+    // SAFETY: by the contract; a mutex is robust only by attributes.
+    unsafe { libc::pthread_mutexattr_getpshared(attributes.cast(), &raw mut sharing) };
+    if sharing == libc::PTHREAD_PROCESS_PRIVATE {
+        return Some(described(lock, what));
+    }
+    // A private one that was at its address, and was not destroyed, exists no more.
+    keeping_errno(|| {
+        if is_private_robust(lock) {
+            hook::destroyed(lock, site(make_at));
+        }
+    });
+    sum::shared(lock.address());
+    None
+}
+
+/// The same for a mutex that is about to be acquired, or was made by C11's function.
 ///
 /// # Safety
 /// `it` points to a mutex.

@@ -113,12 +113,20 @@ unsafe extern "C" fn barrier_init(
     }
 }
 
-/// Destroys an object of a kind that only a call can initialise again.
-fn end_object(object: *mut Opaque, kind: Kind, at: usize, end: impl FnOnce() -> c_int) -> c_int {
+/// Destroys an object of a kind that only a call can initialise again. At most so many threads are blocked on it.
+fn end_object(
+    object: *mut Opaque,
+    kind: Kind,
+    most_blocked: usize,
+    at: usize,
+    end: impl FnOnce() -> c_int,
+) -> c_int {
     let known = object::at(object, kind);
     if let Some(known) = known {
         let bytes = condition::OTHER_BYTES;
-        keeping_errno(|| hook::ends_for_sleepers(known, bytes, site(at)));
+        if most_blocked > 0 {
+            keeping_errno(|| hook::ends_for_sleepers(known, bytes, most_blocked, site(at)));
+        }
         condition::note_destroyed();
     }
     destroy(known, at, end)
@@ -128,7 +136,8 @@ unsafe extern "C" fn barrier_end(barrier: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         condition::check_barrier(barrier, at);
-        let result = end_object(barrier, Kind::Barrier, at, || {
+        let blocked = condition::blocked_on(barrier);
+        let result = end_object(barrier, Kind::Barrier, blocked, at, || {
             real::pthread_barrier_destroy(barrier)
         });
         judged(
@@ -176,7 +185,7 @@ unsafe extern "C" fn sem_end(semaphore: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         condition::check_semaphore(semaphore, at);
-        let result = end_object(semaphore, Kind::Semaphore, at, || {
+        let result = end_object(semaphore, Kind::Semaphore, usize::MAX, at, || {
             real::sem_destroy(semaphore)
         });
         judged_by_errno(result, semaphore, Kind::Semaphore, "sem_destroy", at)

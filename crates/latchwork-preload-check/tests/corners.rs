@@ -162,6 +162,11 @@ fn memory_that_is_freed_while_the_function_is_looked_up_ends_nothing() {
 }
 
 #[test]
+fn objects_that_were_made_before_the_checker_began_are_not_uninitialised() {
+    assert_eq!(findings("made_early", Some("made_early.c"), ""), "");
+}
+
+#[test]
 fn an_allocator_may_lock_and_need_not_know_block_sizes() {
     goes_well("nothing", Some("pages.c"));
 }
@@ -178,6 +183,28 @@ fn a_library_loaded_at_a_reused_address_has_locks_of_its_own() {
     };
     let libraries = format!("{} {}", one.display(), other.display());
     assert_eq!(findings("unloaded", None, &libraries), "");
+}
+
+#[test]
+fn memory_of_an_unloaded_library_is_another_threads_by_the_time_that_is_noticed() {
+    let shared = ["-shared", "-fPIC", "-fno-builtin"];
+    let Some((library, _library)) = compile("order.c", "closed.so", &shared) else {
+        return;
+    };
+    let found = findings("unloaded", Some("closing.c"), library.to_str().unwrap());
+    assert_eq!(found, "");
+}
+
+/// Its twin: the lock is the library's.
+#[test]
+fn the_unloading_of_a_library_whose_lock_is_held_is_reported() {
+    let shared = ["-shared", "-fPIC", "-fno-builtin"];
+    let Some((library, _library)) = compile("order.c", "held.so", &shared) else {
+        return;
+    };
+    let found = findings("unloaded_held", None, library.to_str().unwrap());
+    let reported = found.matches("no-free-holding").count();
+    assert!(reported > 0 && found.lines().count() == 1, "{found}");
 }
 
 #[test]

@@ -13,10 +13,11 @@ pub use super::observe::fast_path::{Since, releasing_as_usual, taken_as_usual};
 pub use super::observe::lookup::NoLock;
 pub use super::observe::sleep::condvar_notifies;
 pub use super::observer::{
-    condvar_begins, condvar_ends, destroyed, ends_for_sleepers, failed, forked, freed, gave_up,
-    has_ended, has_waited, initialised, initialised_again, is_unknown, knows_this_thread,
-    next_report_time, not_a_lock, notifies_without_mutex, re_site, releasing, seen, source_line,
-    still_waits, taken, task_ends, unmarked, uses_no_lock, waits, wants,
+    condvar_begins, condvar_ends, destroyed, ends_for_sleepers, failed, forked, freed,
+    freed_meanwhile, gave_up, has_ended, has_waited, initialised, initialised_again, is_made,
+    is_unknown, knows_this_thread, locks_in, next_report_time, not_a_lock, notifies_without_mutex,
+    re_site, releasing, seen, source_line, still_waits, taken, task_ends, unmarked, uses_no_lock,
+    waits, wants,
 };
 #[doc(hidden)]
 pub use super::record::known::may_be_in;

@@ -12,7 +12,7 @@ use super::record::own::{Busy, Own};
 use super::record::rule::Rule;
 use super::record::tag::Tag;
 use super::record::{known, settings, sites};
-use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Table, Verdict};
 use crate::task::Me;
 use crate::time::Deadline;
@@ -162,6 +162,10 @@ events! {
     /// An object that no task owned was deleted.
     fn ended(lock: Lock) = lifetime::ended;
 
+    /// The memory of a lock that [`locks_in`] has named is free by now. Nothing happens if the lock has another generation:
+    /// then the memory is in use again, and contains another lock.
+    pub fn freed_meanwhile(address: usize, generation: u32, site: Site) = lifetime::freed_meanwhile;
+
     #[cold]
     fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed;
 
@@ -184,7 +188,12 @@ events! {
     #[must_use]
     pub fn is_unknown(object: Lock) -> bool = misuse::is_unknown, else false;
 
-    /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
+    /// Whether an object with at least these traits was made by its interface since the checker began, and still exists.
+    #[must_use]
+    pub fn is_made(object: Lock) -> bool = misuse::is_made, else false;
+
+    /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since. Never of an
+    /// object in memory that processes share, where another one may have initialised it again.
     #[must_use]
     pub fn has_ended(object: Lock) -> bool = misuse::has_ended, else false;
 
@@ -192,10 +201,11 @@ events! {
     /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
     pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = misuse::initialised_again;
 
-    /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
-    /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
-    /// that were all notified: they are not blocked, wherever the C library lets them sleep until they return.
-    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) = misuse::ends_for_sleepers;
+    /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported, `most` of them
+    /// at most: so many the object itself counts as blocked. Woken threads do not count, since they no longer sleep, or
+    /// sleep on their mutex. Neither do waiters of a condition variable that were all notified: they are not blocked,
+    /// wherever the C library lets them sleep until they return.
+    pub fn ends_for_sleepers(object: Lock, bytes: usize, most: usize, site: Site) = misuse::ends_for_sleepers;
 
     fn hint_at_notification(condvar: Lock, site: Site) = misuse::notifies_without_mutex;
 
@@ -304,6 +314,17 @@ pub fn has_waited(_object: Lock) {
 pub fn freed(range: Range<usize>, site: Site) {
     if known::may_be_in(&range) {
         freed_with_locks(range, site);
+    }
+}
+
+/// Names the locks in a range of memory, each by its address and its generation, for [`freed_meanwhile`]: if memory can
+/// be reported as free only when another task may use it already.
+pub fn locks_in(range: Range<usize>, mut name: impl FnMut(usize, u32)) {
+    if let Some(_own) = enter().filter(|_| known::may_be_in(&range)) {
+        for entry in known::in_range(range) {
+            let address = entry.address.load(Ordering::Relaxed);
+            name(address as usize, entry.generation.load(Ordering::Relaxed));
+        }
     }
 }
 

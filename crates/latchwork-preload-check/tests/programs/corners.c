@@ -174,6 +174,16 @@ static void unloaded(void) {
     }
 }
 
+/* A library is unloaded while one of its mutexes is held. */
+static void unloaded_held(void) {
+    void *library = dlopen(getenv("CORNERS_LIBRARIES"), RTLD_NOW);
+    CHECK(library != NULL);
+    void (*keep_one)(void) = (void (*)(void))dlsym(library, "keep_one");
+    CHECK(keep_one != NULL);
+    keep_one();
+    CHECK(dlclose(library) == 0);
+}
+
 /* Locks that a library takes before a fork are its own in the child, and released there. */
 static void *fork_with_mutex(void *unused) {
     CHECK(pthread_mutex_lock(&mutex) == 0);
@@ -205,9 +215,16 @@ static void ceiling(void) {
 /* Condition variables of both worlds. */
 static void notified(void) { CHECK(notify_each_way(PTHREAD_PROCESS_PRIVATE) == 0 && notify_each_way(PTHREAD_PROCESS_SHARED) == 0); }
 
+/* Objects of a library that was set to work before the checker. */
+static void made_early(void) {
+    void (*use)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "use_what_was_made_early");
+    CHECK(use != NULL);
+    use();
+}
+
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling},
+        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"unloaded_held", unloaded_held}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling}, {"made_early", made_early},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

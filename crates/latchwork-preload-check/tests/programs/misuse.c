@@ -2,9 +2,11 @@
    second argument is where findings go. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,11 +44,12 @@ static void leave_when_found(void) {
     while (stat(findings, &status) != 0 || status.st_size == 0) sched_yield();
     _exit(0);
 }
-static pthread_t begin(void *(*body)(void *)) {
+static pthread_t begin_with(void *(*body)(void *), void *argument) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, body, NULL) != 0) abort();
+    if (pthread_create(&thread, NULL, body, argument) != 0) abort();
     return thread;
 }
+static pthread_t begin(void *(*body)(void *)) { return begin_with(body, NULL); }
 static struct timespec past(void) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
@@ -107,6 +110,13 @@ static void twice_sem(void) { make_all(), sem_init(&sem, 0, 0); }
 static void never_barrier(void) {
     pthread_barrier_t *heap = malloc(sizeof *heap);
     memset(heap, 1, sizeof *heap), pthread_barrier_destroy(heap);
+}
+static void leave(int signal) { _exit(signal == SIGFPE ? 0 : 1); }
+static void never_barrier_zeroed(void) { signal(SIGFPE, leave), pthread_barrier_destroy(&barrier); }
+static void never_barrier_kind(void) {
+    pthread_barrier_t *heap = malloc(sizeof *heap);
+    pthread_barrier_init(heap, NULL, 1), free(heap), heap = malloc(sizeof *heap);
+    memset(heap, 0, sizeof *heap), ((unsigned *)heap)[2] = 1, ((unsigned *)heap)[3] = 1, pthread_barrier_destroy(heap);
 }
 static void never_cond(void) { memset(&cond, 0xff, 8), pthread_cond_destroy(&cond); }
 static void smashed_sem(void) { make_all(), memset(&sem, 0x55, sizeof sem), sem_trywait(&sem); }
@@ -244,6 +254,24 @@ static void fine_barrier(void) {
         pthread_join(thread, NULL);
     }
 }
+/* The last thread has completed the round, and not woken the other yet: its last steps are made here by hand. */
+static void *wake_when_main_sleeps(void *words) {
+    sleeper = (int)getpid(), until_it_sleeps();
+    syscall(SYS_futex, words, FUTEX_WAKE_PRIVATE, 1);
+    return NULL;
+}
+static void fine_barrier_asleep(void) {
+    unsigned *words = (unsigned *)&barrier;
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_t thread = begin(wait_at_barrier);
+    while (__atomic_load_n(&words[0], __ATOMIC_SEQ_CST) != 1) sched_yield();
+    until_it_sleeps();
+    if (words[1] != 0 || words[2] != 2 || words[3] != 0 || words[4] != 0) abort();
+    __atomic_store_n(&words[0], 2, __ATOMIC_SEQ_CST), __atomic_store_n(&words[1], 2, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&words[4], 1, __ATOMIC_SEQ_CST);
+    begin_with(wake_when_main_sleeps, &words[1]), pthread_barrier_destroy(&barrier);
+    pthread_join(thread, NULL);
+}
 static void fine_refused(void) {
     struct timespec time = past();
     make_all(), pthread_mutex_lock(&mutex);
@@ -277,6 +305,78 @@ static void fine_shared(void) {
     pthread_t thread = begin(meet);
     in_child(meet_in_child), pthread_join(thread, NULL), pthread_barrier_destroy(common), sem_destroy(counts);
 }
+/* Another process has made them again, where this one has destroyed them. */
+struct shared { pthread_barrier_t barrier; pthread_spinlock_t spin; sem_t sem, own; };
+static void make_shared(struct shared *it) {
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes), pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&it->barrier, &attributes, 1), pthread_spin_init(&it->spin, PTHREAD_PROCESS_SHARED);
+    sem_init(&it->sem, 1, 0), sem_init(&it->own, 0, 1);
+}
+static void *post_when_it_sleeps(void *sem) { until_it_sleeps(), sem_post(sem); return NULL; }
+static void use_shared(struct shared *it) {
+    sleeper = 0, begin_with(post_when_it_sleeps, &it->sem), sleeps(), sem_wait(&it->sem), sem_trywait(&it->own), sem_post(&it->own);
+    pthread_spin_lock(&it->spin), pthread_spin_unlock(&it->spin), pthread_barrier_wait(&it->barrier);
+}
+static void fine_remade_by_another(void) {
+    struct shared *it = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 2; i++) {
+        make_shared(it), use_shared(it);
+        pthread_barrier_destroy(&it->barrier), pthread_spin_destroy(&it->spin), sem_destroy(&it->sem), sem_destroy(&it->own);
+        pid_t child = fork();
+        if (child == 0) make_shared(it), _exit(0);
+        waitpid(child, NULL, 0), use_shared(it);
+    }
+}
+/* Robust mutexes, which glibc marks as process-shared in any case. */
+static pthread_mutex_t robust[2];
+static void make_robust(pthread_mutex_t *it, int sharing) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes), pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setpshared(&attributes, sharing), pthread_mutex_init(it, &attributes);
+}
+static void lock_both_ways(pthread_mutex_t *two) {
+    for (int first = 0; first < 2; first++) {
+        pthread_mutex_lock(&two[first]), pthread_mutex_lock(&two[!first]);
+        pthread_mutex_unlock(&two[!first]), pthread_mutex_unlock(&two[first]);
+    }
+}
+static void robust_order(void) {
+    for (int i = 0; i < 2; i++) make_robust(&robust[i], PTHREAD_PROCESS_PRIVATE);
+    lock_both_ways(robust);
+}
+static void robust_ended(void) {
+    make_robust(robust, PTHREAD_PROCESS_PRIVATE), pthread_mutex_lock(robust), pthread_mutex_unlock(robust);
+    pthread_mutex_destroy(robust), pthread_mutex_lock(robust);
+}
+static void *keep_robust(void *x) { pthread_mutex_lock(robust); return x; }
+static void *find_unrecoverable(void *x) {
+    for (int i = 0; i < 2; i++) if (pthread_mutex_lock(robust) != ENOTRECOVERABLE) abort();
+    return x;
+}
+static void robust_kept(void) {
+    make_robust(robust, PTHREAD_PROCESS_PRIVATE), pthread_join(begin(keep_robust), NULL);
+    if (pthread_mutex_lock(robust) != EOWNERDEAD || pthread_mutex_unlock(robust) != 0) abort();
+    for (int i = 0; i < 2; i++) pthread_join(begin(find_unrecoverable), NULL);
+}
+static void *add_robust(void *number) {
+    for (int i = 0; i < 2000; i++) {
+        if (pthread_mutex_lock(robust) != 0) abort();
+        ++*(int *)number;
+        if (pthread_mutex_unlock(robust) != 0) abort();
+    }
+    return NULL;
+}
+/* The second time in memory of a private one. */
+static void fine_robust(void) {
+    int number = 0;
+    make_robust(robust, PTHREAD_PROCESS_PRIVATE);
+    pthread_t thread = begin_with(add_robust, &number);
+    add_robust(&number), pthread_join(thread, NULL);
+    if (number != 4000) abort();
+    for (int i = 0; i < 2; i++) make_robust(&robust[i], PTHREAD_PROCESS_SHARED);
+    lock_both_ways(robust);
+}
 
 #define CASE(name, rule, words) {#name, rule, words, name}
 #define ENDED(name) CASE(name, "initialised-by-interface", "")
@@ -287,15 +387,17 @@ static void fine_shared(void) {
 static const struct { const char *name, *rule, *words; void (*run)(void); } cases[] = {
     ENDED(ended_lock), ENDED(ended_trylock), ENDED(ended_unlock), ENDED(ended_destroy), ENDED(ended_never_used), ENDED(ended_read),
     ENDED(ended_write), ENDED(ended_rwlock_destroy), ENDED(ended_signal), ENDED(ended_broadcast), ENDED(ended_spin), ENDED(ended_barrier),
-    ENDED(ended_post), ENDED(ended_trywait), ENDED(never_barrier), ENDED(never_cond), ENDED(smashed_sem),
+    ENDED(ended_post), ENDED(ended_trywait), ENDED(never_barrier), ENDED(never_barrier_zeroed), ENDED(never_barrier_kind), ENDED(never_cond), ENDED(smashed_sem),
     TWICE(twice_mutex), TWICE(twice_used), TWICE(twice_heap), TWICE(twice_rwlock), TWICE(twice_cond), TWICE(twice_barrier),
     TWICE(twice_barrier_heap), TWICE(twice_sem),
     WAITERS(waiters_barrier), WAITERS(waiters_cond), WAITERS(waiters_sem),
-    FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), FAILS(fails_kind),
+    FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), CASE(fails_kind, "no-double-unlock", ""),
     CASE(long_unlock, "no-long-hold", "long-hold=20"), CASE(long_wait, "no-long-hold", "long-hold=20"), CASE(long_enough, "", ""),
     CASE(notify_without, "notifies-with-mutex", "hints"), CASE(notify_without, "", ""), CASE(notify_with, "", "hints"),
     FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_notified),
-    FINE(fine_barrier), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), {"fails_often", "-", "", fails_often},
+    FINE(fine_barrier), FINE(fine_barrier_asleep), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another), FINE(fine_robust),
+    CASE(robust_order, "one-task-order", ""), CASE(robust_kept, "no-exit-holding", ""), ENDED(robust_ended),
+    {"fails_often", "-", "", fails_often},
 };
 int main(int count, char **names) {
     findings = count == 3 ? names[2] : "";

@@ -1,7 +1,7 @@
 /* A library with two locks, and an order of its own. */
 #include <pthread.h>
 
-static pthread_mutex_t mutexes[2] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+pthread_mutex_t mutexes[2] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
 #ifdef REVERSED
 enum { FIRST = 1 };
 #else
@@ -12,3 +12,4 @@ void lock_both(void) {
     pthread_mutex_lock(&mutexes[FIRST]), pthread_mutex_lock(&mutexes[!FIRST]);
     pthread_mutex_unlock(&mutexes[!FIRST]), pthread_mutex_unlock(&mutexes[FIRST]);
 }
+void keep_one(void) { pthread_mutex_lock(&mutexes[FIRST]); }

@@ -21,6 +21,10 @@
 //! readable, and must not map the memory. Processes of this namespace need not be readable. If the ID was given to
 //! another task, nothing is proved.
 //!
+//! *Limit.* glibc stores the ID that the thread control block contains. A child of a `clone` without `CLONE_THREAD` that
+//! keeps its parent's block, as after a raw system call, locks with the ID of its parent's thread: it is taken for an
+//! owner that has ended as soon as that thread has ended.
+//!
 //! # No task is left that could post a semaphore
 //!
 //! - The memory is of `mmap` with `MAP_SHARED | MAP_ANONYMOUS`: it has no name by which, and no descriptor through which

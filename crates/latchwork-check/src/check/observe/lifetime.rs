@@ -4,7 +4,7 @@ use super::lookup::{is_known, join_region};
 use crate::atomic::{AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::holder::OVERWRITTEN;
-use crate::check::record::layout::GONE;
+use crate::check::record::layout::{Entry, GONE};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::record::tag::Tag;
@@ -93,28 +93,61 @@ pub(crate) fn ended(_own: &Own, lock: Lock) {
 /// Memory that may contain locks is about to be freed, or its mapping to end.
 pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
     for entry in known::in_range(range) {
-        if known::forget_end(entry) {
-            continue;
+        if !known::forget_end(entry) {
+            refuse_to_free_held(own, entry, site, || true);
+            known::gone(entry);
         }
-        let what = entry.what.load(Ordering::Relaxed);
-        let address = entry.address.load(Ordering::Relaxed);
-        let (lock, _) = unpack(address, what);
-        let other = VisibleTasks::holder(own, lock);
-        let mine = own.find(lock.address());
-        // A lock in memory that is shared with the parent stays there, and the parent's thread holds it.
-        let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
-            && introspect::is_shared_memory(address);
-        if other.is_some() || mine.is_some() && !is_parents {
-            own.know_site(site);
-            let before = format_args!("frees memory that contains");
-            let what = Deed::around(before, format_args!(" while it is held"));
-            findings::misuse(own, Rule::NoFreeHolding, lock, site, other, what);
-        }
-        if let Some((place, _)) = mine {
-            own.pop(place);
-        }
-        known::gone(entry);
     }
+}
+
+/// The memory of the lock of this generation is free by now, and perhaps in use again: then there may be another lock at
+/// the address, which another task may hold. As that is entered under the board's lock, what was read of the entry
+/// before it had this generation there is of the lock that was freed.
+pub(crate) fn freed_meanwhile(own: &Own, address: usize, generation: u32, site: Site) {
+    let Some(entry) = board::board().and_then(|board| board.lock(address)) else {
+        return;
+    };
+    let is_it = || {
+        entry.generation.load(Ordering::Relaxed) == generation
+            && entry.address.load(Ordering::Relaxed) == address as u64
+    };
+    let is_still_it = || board::alone(|_| is_it());
+    if !is_still_it()
+        || known::forget_end(entry)
+        || !refuse_to_free_held(own, entry, site, is_still_it)
+    {
+        return;
+    }
+    board::alone(|_| {
+        if is_it() {
+            known::gone(entry);
+        }
+    });
+}
+
+/// Reports the free of a lock that is held, if what was read of the lock is `still` valid; returns whether it is.
+fn refuse_to_free_held(own: &Own, entry: &Entry, site: Site, still: impl FnOnce() -> bool) -> bool {
+    let what = entry.what.load(Ordering::Relaxed);
+    let address = entry.address.load(Ordering::Relaxed);
+    let (lock, _) = unpack(address, what);
+    let other = VisibleTasks::holder(own, lock);
+    let mine = own.find(lock.address());
+    if !still() {
+        return false;
+    }
+    // A lock in memory that is shared with the parent stays there, and the parent's thread holds it.
+    let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
+        && introspect::is_shared_memory(address);
+    if other.is_some() || mine.is_some() && !is_parents {
+        own.know_site(site);
+        let before = format_args!("frees memory that contains");
+        let what = Deed::around(before, format_args!(" while it is held"));
+        findings::misuse(own, Rule::NoFreeHolding, lock, site, other, what);
+    }
+    if let Some((place, _)) = mine {
+        own.pop(place);
+    }
+    true
 }
 
 /// A foreign lock may be reinitialised in place without a call: a `std::mutex` on the stack has no destructor, and its

@@ -4,11 +4,12 @@
 use super::lookup::join_region;
 use crate::atomic::Ordering;
 use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
-use crate::check::record::board;
 use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
+use crate::check::record::{board, known};
 use crate::check::report::findings::{self, Deed};
+use crate::hook::record::unpack;
 use crate::hook::{Kind, Lock, Misuse, Site};
 use crate::sys::introspect;
 
@@ -60,12 +61,6 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
     }
 }
 
-/// The flags of an object on the board.
-fn marks_of(object: Lock) -> Option<u32> {
-    let entry = board::board()?.lock(object.address())?;
-    Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
-}
-
 pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
     own.know_site(site);
     if own.broken.replace(0) != object.address() {
@@ -74,21 +69,34 @@ pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site
 }
 
 pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
-    let is_there = |marks: u32| marks & GONE == 0;
     board::board().is_some_and(|board| {
         // If the board is full, there are threads that do not report their uses.
         let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
-        all_tell && board.has_room(object.address()) && !marks_of(object).is_some_and(is_there)
+        let known = board.lock(object.address());
+        let is_there = known.is_some_and(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
+        all_tell && board.has_room(object.address()) && !is_there
     }) && !introspect::is_shared_memory(object.address() as u64)
 }
 
 pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
-    marks_of(object).is_some_and(|marks| marks & ENDED != 0)
+    let entry = board::board().and_then(|board| board.lock(object.address()));
+    entry.is_some_and(|entry| {
+        // Nearly all are not.
+        entry.what.load(Ordering::Relaxed) & ENDED != 0 && known::is_ended(entry)
+    })
+}
+
+pub(crate) fn is_made(_own: &Own, object: Lock) -> bool {
+    let entry = board::board().and_then(|board| board.lock(object.address()));
+    entry.is_some_and(|entry| {
+        let what = entry.what.load(Ordering::Relaxed);
+        let (made, _) = unpack(object.address() as u64, what);
+        what & (MADE | GONE) == MADE && made.traits.contains(object.traits)
+    })
 }
 
 pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
-    let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
-    if marks_of(object).is_some_and(is_made)
+    if is_made(own, object)
         && introspect::keeps_what_it_is(object.address() as u64, sees_frees)
         && own.find(object.address()).is_none()
     {
@@ -99,7 +107,7 @@ pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site:
     }
 }
 
-pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
+pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, most: usize, site: Site) {
     let known = board::board().and_then(|board| board.lock(object.address()));
     let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
     if object.kind == Kind::Condvar && were_notified {
@@ -111,7 +119,7 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
             && introspect::sleeps_at(who.thread)
                 .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
     });
-    let count = sleeping.count();
+    let count = sleeping.take(most).count();
     if count > 0 {
         own.know_site(site);
         let after = format_args!(" while {count} task(s) wait for it");

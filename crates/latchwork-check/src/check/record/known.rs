@@ -15,7 +15,7 @@ use crate::sys::introspect;
 use core::ops::Range;
 
 /// The entry of a lock; enters the lock first if it has none. `None` if there is no room. Calls `was_destroyed` first
-/// if the object was destroyed, and is of a kind that only a call can initialise again.
+/// if the object was destroyed ([`is_ended`]), and is of a kind that only a call can initialise again.
 #[inline]
 pub(crate) fn know(
     own: &Own,
@@ -31,8 +31,7 @@ pub(crate) fn know(
         entry => {
             let is_remade_by_call =
                 matches!(lock.kind, Kind::Spin | Kind::Barrier | Kind::Semaphore);
-            let was_ended = |entry: &Entry| entry.what.load(Ordering::Relaxed) & ENDED != 0;
-            if is_remade_by_call && entry.is_some_and(was_ended) {
+            if is_remade_by_call && entry.is_some_and(is_ended) {
                 was_destroyed();
             }
             enter(board, lock, None, site, 0)
@@ -167,6 +166,21 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
 pub(crate) fn ended(entry: &Entry) {
     entry.what.fetch_or(ENDED, Ordering::Relaxed);
     gone(entry);
+}
+
+/// Whether a lock was destroyed, and is still. In memory that processes share, another process may have initialised it
+/// again, which this process does not see: there the end is forgotten. (That is asked here, and not when a lock is
+/// destroyed, since it reads the list of mappings.)
+#[cold]
+pub(crate) fn is_ended(entry: &Entry) -> bool {
+    if entry.what.load(Ordering::Relaxed) & ENDED == 0 {
+        return false;
+    }
+    let is_shared = introspect::is_shared_memory(entry.address.load(Ordering::Relaxed));
+    if is_shared {
+        forget_end(entry);
+    }
+    !is_shared
 }
 
 /// The memory of a destroyed lock no longer belongs to a lock. Returns false if the lock was not destroyed.
