@@ -117,6 +117,9 @@ impl RegionOptions {
     /// Removes a named region's name when the last process that has it mapped detaches or exits in an orderly way
     /// (after a kill, `latchwork gc` does). Forks and coprocs made in the meantime also have the region mapped,
     /// whether they use it or not, and so does a runtime's server process. By default the name stays.
+    ///
+    /// It also stays if the last process exits while another of its threads is a task of the region, or a handle is in use,
+    /// such as one in a static; or if it is the child of a fork by a task of the region.
     pub fn unlink_at_last_detach(mut self, unlink: bool) -> Self {
         self.unlink_at_last_detach = unlink;
         self

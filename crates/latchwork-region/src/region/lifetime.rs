@@ -9,6 +9,7 @@ use super::registry::{self, RegistryLock};
 use super::{Inner, Region, header};
 use crate::atomic::Ordering;
 use crate::sys::cancellation::Undisturbed;
+use crate::sys::confine::may_open;
 use crate::sys::memory::{self, FileLock};
 use core::mem::ManuallyDrop;
 use rustix::fd::OwnedFd;
@@ -75,6 +76,9 @@ impl Drop for Inner {
 
 /// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
 fn unlink_if_unused(inner: &Inner, path: &Path) -> rustix::io::Result<()> {
+    if !may_open() {
+        return Ok(());
+    }
     let _undisturbed = Undisturbed::begin();
     // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
     let fresh = memory::open_file(path, true)?;
