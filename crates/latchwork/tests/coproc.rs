@@ -10,7 +10,7 @@ use latchwork::coproc::{
     Attributes, JoinError, KillError, Options, Outcome, Signal, SpawnError, wait_any,
 };
 use latchwork::mutex::{LockError, Mutex, Robust};
-use latchwork::region::{Region, RegionOptions};
+use latchwork::region::Region;
 use latchwork::time::Deadline;
 
 fn add(region: &Region, hits: &Mutex<u64, Robust>) -> i32 {
@@ -326,87 +326,6 @@ fn a_deadline_ends_a_join_that_can_be_repeated() {
     );
     assert_eq!(coproc.kill(Signal::TERM), Err(KillError::Ended));
     assert_eq!(coproc.join().unwrap().outcome, exit.outcome);
-}
-
-/// The thread that has locked it is not in the copy.
-#[test]
-fn a_snapshot_ends_whose_copy_of_the_output_is_locked() {
-    unsafe extern "C" {
-        static stdout: *mut libc::FILE;
-        fn flockfile(stream: *mut libc::FILE);
-        fn funlockfile(stream: *mut libc::FILE);
-    }
-    isolated(|| {
-        let region = region();
-        let coprocs = coproc_support::start(&region).unwrap();
-        let (is_locked, is_over) = (AtomicU32::new(0), AtomicU32::new(0));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // SAFETY: the C library's own stream.
-                unsafe { flockfile(stdout) };
-                is_locked.store(1, Ordering::SeqCst);
-                until(|| is_over.load(Ordering::SeqCst) != 0);
-                // SAFETY: as above.
-                unsafe { funlockfile(stdout) };
-            });
-            until(|| is_locked.load(Ordering::SeqCst) != 0);
-            let attributes = Attributes::new().copying();
-            let coproc = coprocs.spawn_value(give, 7, &attributes).unwrap();
-            assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(7));
-            is_over.store(1, Ordering::SeqCst);
-        });
-    });
-}
-
-/// A thread needs no slot of the region to wait for a coproc.
-#[test]
-fn a_thread_joins_where_all_slots_are_taken() {
-    fn wait(region: &Region, (): ()) -> i32 {
-        let go = region.find::<AtomicU32>("go").unwrap();
-        until(|| go.load(Ordering::SeqCst) != 0);
-        7
-    }
-    isolated(|| {
-        let options = RegionOptions::new().max_bytes(4 << 20).max_tasks(6);
-        let region = options.create_anonymous().unwrap();
-        let go = region.object("go", || AtomicU32::new(0)).unwrap();
-        let coprocs = coproc_support::start(&region).unwrap();
-        let attributes = Attributes::new();
-        let started = [(); 2].map(|()| coprocs.spawn_value(wait, (), &attributes).unwrap());
-        let (is_full, waited) = (AtomicU32::new(0), AtomicU32::new(0));
-        let (is_full, waited, region, go) = (&is_full, &waited, &region, &go);
-        std::thread::scope(|scope| {
-            let takes_one = || match region.join("other") {
-                Ok(()) => {
-                    until(|| go.load(Ordering::SeqCst) != 0);
-                    true
-                }
-                Err(_) => false,
-            };
-            // As many as there is room for, and some for which there is none.
-            for _ in 0..6 {
-                scope.spawn(move || {
-                    if !takes_one() {
-                        is_full.fetch_add(1, Ordering::SeqCst);
-                    }
-                });
-            }
-            until(|| is_full.load(Ordering::SeqCst) > 0);
-            let joiners = started.map(|coproc| {
-                scope.spawn(move || {
-                    let joined = coproc.join_until(Deadline::after(Duration::from_millis(20)));
-                    waited.fetch_add(1, Ordering::SeqCst);
-                    assert!(matches!(joined, Err(JoinError::TimedOut)), "{joined:?}");
-                    coproc.join().unwrap().outcome
-                })
-            });
-            until(|| waited.load(Ordering::SeqCst) == 2);
-            go.store(1, Ordering::SeqCst);
-            for joiner in joiners {
-                assert_eq!(joiner.join().unwrap(), Outcome::Returned(7));
-            }
-        });
-    });
 }
 
 #[test]
