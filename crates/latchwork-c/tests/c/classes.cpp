@@ -181,6 +181,9 @@ static void coprocs()
 		CHECK(one.joinable() && !two.joinable());
 		two = std::move(one);
 		CHECK(!one.joinable() && two.joinable());
+		lw::coproc &itself = two;
+		two = std::move(itself);
+		CHECK(two.joinable());
 		lw::coproc_status status = two.join();
 		CHECK(status.exited() && status.exit_code() == 2 && status.signal() == 0);
 		CHECK_IS(job->sum, 40);
