@@ -104,7 +104,8 @@ class basic_semaphore {
 public:
 	using native_handle_type = Native *;
 
-	constexpr explicit basic_semaphore(unsigned count = 0) noexcept : native_ LW_SEM_INITIALIZER(count) {}
+	/* EINVAL: more than LW_SEM_VALUE_MAX. */
+	constexpr explicit basic_semaphore(unsigned count = 0) : native_ LW_SEM_INITIALIZER(counted(count)) {}
 	basic_semaphore(const basic_semaphore &) = delete;
 	basic_semaphore &operator=(const basic_semaphore &) = delete;
 
@@ -127,6 +128,13 @@ public:
 	native_handle_type native_handle() noexcept { return &native_; }
 
 private:
+	static constexpr unsigned counted(unsigned count)
+	{
+		if (count > LW_SEM_VALUE_MAX)
+			detail::fail(EINVAL);
+		return count;
+	}
+
 	Native native_;
 };
 using semaphore = basic_semaphore<lw_sem_t>;

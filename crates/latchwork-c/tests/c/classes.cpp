@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include <array>
+#include <climits>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -275,6 +276,10 @@ int main()
 	partner.join();
 	lw_sem_t full = LW_SEM_INITIALIZER(LW_SEM_VALUE_MAX);
 	fails(EOVERFLOW, [&] { new (&full) lw::semaphore(LW_SEM_VALUE_MAX); ((lw::semaphore *)&full)->release(); });
+	for (unsigned count : {LW_SEM_VALUE_MAX + 1, UINT_MAX}) {
+		fails(EINVAL, [&] { lw::semaphore above(count); });
+		fails(EINVAL, [&] { lw::shared_semaphore above(count); });
+	}
 	std::puts("classed");
 	return 0;
 }
