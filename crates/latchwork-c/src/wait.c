@@ -191,13 +191,14 @@ static int sleep_on(struct latchwork_pause *pause)
 	}
 }
 
-static int wait_until(void *cond, unsigned shared, void *mutex, unsigned kind, uint64_t deadline, int *released)
+static int wait_until(void *cond, unsigned shared, void *mutex, unsigned kind, int inconsistent, uint64_t deadline,
+		      int *released)
 {
 	struct latchwork_pause pause;
 	int error;
 
 	pthread_testcancel();
-	error = latchwork_pause_begin(&pause, cond, shared, mutex, kind, deadline);
+	error = latchwork_pause_begin(&pause, cond, shared, mutex, kind, inconsistent, deadline);
 	if (error != 0)
 		return error;
 	*released = 1;
@@ -211,16 +212,16 @@ int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int c
 {
 	uint64_t deadline = LATCHWORK_NEVER;
 	int released, error = clock == -1 ? 0 : latchwork_read_time(clock, time, &deadline);
-	return error != 0 ? error : wait_until(cond, shared, mutex, kind, deadline, &released);
+	return error != 0 ? error : wait_until(cond, shared, mutex, kind, 0, deadline, &released);
 }
 
-int lw__condition_wait(void *cond, unsigned shared, void *mutex, unsigned kind, const struct timespec *time,
-		       int *released)
+int lw__condition_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int inconsistent,
+		       const struct timespec *time, int *released)
 {
 	uint64_t deadline = LATCHWORK_NEVER;
 	int error = time == NULL ? 0 : latchwork_read_time(CLOCK_MONOTONIC, time, &deadline);
 	*released = 0;
-	return error != 0 ? error : wait_until(cond, shared, mutex, kind, deadline, released);
+	return error != 0 ? error : wait_until(cond, shared, mutex, kind, inconsistent, deadline, released);
 }
 
 /* ---- semaphores and completions ---- */

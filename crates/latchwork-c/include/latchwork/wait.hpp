@@ -8,7 +8,8 @@ namespace lw {
  * For std::unique_lock of any mutex of this header. EPERM: the wait has not begun, and mutex and std::unique_lock are
  * as before: the calling task does not own the mutex, or has locked a recursive mutex more than once. A wait that
  * throws later, unless the predicate threw, has not acquired the mutex again, and the std::unique_lock owns nothing:
- * lw::owner_died, if the mutex's owner died meanwhile.
+ * lw::owner_died, if the mutex's owner died meanwhile, or if the calling task had acquired the mutex from a dead owner,
+ * and neither it before the wait nor another task in the wait has repaired the data.
  */
 template <class Native>
 class basic_condition {
@@ -69,7 +70,13 @@ private:
 		constexpr bool is_shared = std::is_same_v<Native, lw_shared_cond_t>;
 		auto *mutex = lock.mutex()->native_handle();
 		int released;
-		int error = lw__condition_wait(&native_, is_shared, mutex, lw__kind_of(mutex), at, &released);
+		using calls = detail::robustness<std::remove_pointer_t<decltype(mutex)>>;
+		/* As in unlock(). */
+		bool inconsistent = false;
+		if constexpr (calls::exists)
+			inconsistent = calls::is_inconsistent(*mutex);
+		int error = lw__condition_wait(&native_, is_shared, mutex, lw__kind_of(mutex), inconsistent, at,
+					       &released);
 		if (error == 0)
 			return true;
 		if (error == ETIMEDOUT && released)
