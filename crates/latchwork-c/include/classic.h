@@ -303,6 +303,10 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id);
 /* Searches this process's tasks, by the names with which they were created. */
 rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id);
+/*
+ * RTEMS_INCORRECT_STATE: the task was started before, as the calling task was, or is not of this process, or its thread
+ * was not made by rtems_task_create().
+ */
 rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument);
 /*
  * For another task, this returns when that task has ended: at its next wait in a directive or in a libc function that

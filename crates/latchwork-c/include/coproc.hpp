@@ -175,6 +175,8 @@ public:
 	coproc(coproc &&other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
 	coproc &operator=(coproc &&other) noexcept
 	{
+		if (this == &other)
+			return *this;
 		coproc old(std::move(*this));
 		pid_ = std::exchange(other.pid_, -1);
 		return *this;
@@ -205,14 +207,20 @@ public:
 	bool joinable() const noexcept { return pid_ > 0; }
 	/* -1 if there is none. */
 	pid_t pid() const noexcept { return pid_; }
-	/* EINVAL: it was joined, or moved from. ECHILD: lw::coprocs has ended meanwhile, and the coproc with it. */
+	/*
+	 * EINVAL: it was joined, or moved from. ECHILD: lw::coprocs has ended meanwhile, and the coproc with it. After
+	 * another error, as EIO, it can still be joined.
+	 */
 	coproc_status join()
 	{
 		int status = 0;
 		if (!joinable())
 			throw std::system_error(EINVAL, std::generic_category(), "lw::coproc::join");
-		if (coproc_join(std::exchange(pid_, -1), &status) != 0)
-			throw std::system_error(errno, std::generic_category(), "coproc_join");
+		const int error = coproc_join(pid_, &status) == 0 ? 0 : errno;
+		if (error == 0 || error == EINVAL || error == ECHILD)
+			pid_ = -1;
+		if (error != 0)
+			throw std::system_error(error, std::generic_category(), "coproc_join");
 		return coproc_status(status);
 	}
 	/* A signal to a coproc that has ended, and was not joined yet, has no effect. EINVAL: there is none. */

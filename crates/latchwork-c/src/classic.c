@@ -320,8 +320,11 @@ rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rt
 	if (entry_point == NULL)
 		return RTEMS_INVALID_ADDRESS;
 	lw_mutex_lock(&lock);
-	task = find(id);
-	if (task == NULL || task->state == ENDED)
+	task = find(id == RTEMS_SELF ? rtems_task_self() : id);
+	if (task == NULL || task->process != getpid())
+		/* If it exists, it runs already, or another process has created it and starts it. */
+		status = is_gone(id) ? RTEMS_INVALID_ID : RTEMS_INCORRECT_STATE;
+	else if (task->state == ENDED)
 		status = RTEMS_INVALID_ID;
 	else if (task->state != WAITS)
 		status = RTEMS_INCORRECT_STATE;

@@ -28,8 +28,9 @@ int latchwork_read_time(int clock, const struct timespec *time, uint64_t *deadli
 int latchwork_lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline);
 int latchwork_rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, uint64_t deadline);
 int latchwork_barrier_wait(void *barrier, unsigned shared, uint64_t deadline);
+/* "inconsistent": the mutex is robust, and is released with its data inconsistent. */
 int latchwork_pause_begin(struct latchwork_pause *pause, void *cond, unsigned shared, void *mutex, unsigned kind,
-			  uint64_t deadline);
+			  int inconsistent, uint64_t deadline);
 int latchwork_pause_nap(struct latchwork_pause *pause);
 void latchwork_pause_call(struct latchwork_pause *pause, struct latchwork_call *call);
 int latchwork_pause_goes_on(struct latchwork_pause *pause, int error);

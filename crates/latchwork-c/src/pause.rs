@@ -49,7 +49,8 @@ unsafe fn begun<'a>(storage: *mut Storage) -> &'a Begun {
     unsafe { &*storage.cast::<Begun>() }
 }
 
-/// Counts the caller as a waiter and releases its mutex.
+/// Counts the caller as a waiter and releases its mutex, if `inconsistent` is not 0 with its data in an unknown state. (In
+/// C a release without a repair makes a lock permanently unusable, as in pthread; in C++ the next task repairs.)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_begin(
     storage: *mut Storage,
@@ -57,6 +58,7 @@ unsafe extern "C" fn latchwork_pause_begin(
     shared: u32,
     mutex: *mut c_void,
     kind: u32,
+    inconsistent: c_int,
     deadline: u64,
 ) -> c_int {
     // SAFETY: the caller has these objects there; both outlive its wait.
@@ -93,7 +95,11 @@ unsafe extern "C" fn latchwork_pause_begin(
             condition,
             lock,
         });
-        lock.unlock();
+        if inconsistent == 0 {
+            lock.unlock();
+        } else {
+            lock.unlock_inconsistent();
+        }
     }
     0
 }

@@ -191,22 +191,37 @@ static int sleep_on(struct latchwork_pause *pause)
 	}
 }
 
-int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock, const struct timespec *time)
+static int wait_until(void *cond, unsigned shared, void *mutex, unsigned kind, int inconsistent, uint64_t deadline,
+		      int *released)
 {
 	struct latchwork_pause pause;
-	uint64_t deadline = LATCHWORK_NEVER;
-	int error = clock == -1 ? 0 : latchwork_read_time(clock, time, &deadline);
+	int error;
 
-	if (error != 0)
-		return error;
 	pthread_testcancel();
-	error = latchwork_pause_begin(&pause, cond, shared, mutex, kind, deadline);
+	error = latchwork_pause_begin(&pause, cond, shared, mutex, kind, inconsistent, deadline);
 	if (error != 0)
 		return error;
+	*released = 1;
 	pthread_cleanup_push(end_cancelled, &pause);
 	error = sleep_on(&pause);
 	pthread_cleanup_pop(0);
 	return latchwork_pause_end(&pause, error, 0);
+}
+
+int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock, const struct timespec *time)
+{
+	uint64_t deadline = LATCHWORK_NEVER;
+	int released, error = clock == -1 ? 0 : latchwork_read_time(clock, time, &deadline);
+	return error != 0 ? error : wait_until(cond, shared, mutex, kind, 0, deadline, &released);
+}
+
+int lw__condition_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int inconsistent,
+		       const struct timespec *time, int *released)
+{
+	uint64_t deadline = LATCHWORK_NEVER;
+	int error = time == NULL ? 0 : latchwork_read_time(CLOCK_MONOTONIC, time, &deadline);
+	*released = 0;
+	return error != 0 ? error : wait_until(cond, shared, mutex, kind, inconsistent, deadline, released);
 }
 
 /* ---- semaphores and completions ---- */

@@ -42,3 +42,9 @@ fn an_owners_death_leaves_no_lock_locked_whatever_guard_was_to_hold_it() {
 fn classes_serve_threads_and_processes_and_coprocs_are_objects() {
     check("classes.cpp", ALL_CPP, &[], "classed");
 }
+
+/// With the shared library, whose function the program replaces.
+#[test]
+fn a_join_that_failed_and_can_be_repeated_leaves_the_coproc_to_its_object() {
+    check("join.cpp", &[GPP, CLANGPP_20], &[], "joined");
+}

@@ -63,7 +63,12 @@
 		return lw__cond_wait(cond, 0, mutex, kind, lw__clock(clock), time);                   \
 	}                                                                                             \
 	LW__WAITS_SHARED(name, kind)
+/* The kind is for lw::condition. */
 #define LW__WAITS_SHARED(name, kind)                                                                  \
+	constexpr unsigned lw__kind_of(const name##_t *)                                              \
+	{                                                                                             \
+		return kind;                                                                          \
+	}                                                                                             \
 	inline LW_UNCHECKED int lw_cond_wait(lw_shared_cond_t *cond, name##_t *mutex)                 \
 		LW_REQUIRES(*mutex)                                                                   \
 	{                                                                                             \

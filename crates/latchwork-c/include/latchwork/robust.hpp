@@ -19,10 +19,11 @@
  *             mutex.consistent();
  *     }
  *
- * If a repair throws, or unlock() is called without consistent(), the data stays inconsistent, and the next task gets
- * lw::owner_died. (In C an unlock without lw_mutex_consistent() makes the lock unusable, as with pthread: the
- * equivalent here is give_up().) If an exception leaves the scope of a guard of a lock whose owner did not die, the
- * lock is released as usual; if its data may be inconsistent then, call unlock_inconsistent().
+ * If a repair throws, or unlock() is called without consistent(), or a wait for an lw::condition begins without it, the
+ * data stays inconsistent, and the next task gets lw::owner_died. (In C an unlock without lw_mutex_consistent() makes
+ * the lock unusable, as with pthread: the equivalent here is give_up().) If an exception leaves the scope of a guard of
+ * a lock whose owner did not die, the lock is released as usual; if its data may be inconsistent then, call
+ * unlock_inconsistent().
  */
 #ifndef LATCHWORK_ROBUST_HPP
 #define LATCHWORK_ROBUST_HPP

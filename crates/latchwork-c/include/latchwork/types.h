@@ -323,6 +323,12 @@ int lw__region_rwlock_consistent(void *lock);
 int lw__region_rwlock_unlock_inconsistent(void *lock);
 int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock,
 		  const struct timespec *time);
+/*
+ * For lw::condition: the wait sets "released" if it has begun, so that the mutex was released, and 0 if not. With
+ * "inconsistent" it releases a robust mutex as lw__unlock_inconsistent() does.
+ */
+int lw__condition_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int inconsistent,
+		       const struct timespec *time, int *released);
 void lw__cond_notify(void *cond, unsigned shared, unsigned all);
 int lw__take(void *counter, unsigned shared, unsigned how, int clock, const struct timespec *time);
 void lw__wake(const void *word, uint32_t count, unsigned shared);

@@ -5,8 +5,11 @@
 namespace lw {
 
 /*
- * For std::unique_lock of any mutex of this header. A wait that throws, unless the predicate threw, has not acquired
- * the mutex again, and the std::unique_lock owns nothing: lw::owner_died, if the mutex's owner died meanwhile.
+ * For std::unique_lock of any mutex of this header. EPERM: the wait has not begun, and mutex and std::unique_lock are
+ * as before: the calling task does not own the mutex, or has locked a recursive mutex more than once. A wait that
+ * throws later, unless the predicate threw, has not acquired the mutex again, and the std::unique_lock owns nothing:
+ * lw::owner_died, if the mutex's owner died meanwhile, or if the calling task had acquired the mutex from a dead owner,
+ * and neither it before the wait nor another task in the wait has repaired the data.
  */
 template <class Native>
 class basic_condition {
@@ -22,7 +25,7 @@ public:
 	template <class Mutex>
 	void wait(std::unique_lock<Mutex> &lock)
 	{
-		taken(lock, lw_cond_wait(&native_, lock.mutex()->native_handle()), 0);
+		wait_at(lock, nullptr);
 	}
 	template <class Mutex, class Predicate>
 	void wait(std::unique_lock<Mutex> &lock, Predicate is_true)
@@ -35,7 +38,7 @@ public:
 				  const std::chrono::time_point<Clock, Duration> &time)
 	{
 		struct timespec at = detail::at(time);
-		return wait_at(lock, at) ? std::cv_status::no_timeout : std::cv_status::timeout;
+		return wait_at(lock, &at) ? std::cv_status::no_timeout : std::cv_status::timeout;
 	}
 	template <class Mutex, class Clock, class Duration, class Predicate>
 	bool wait_until(std::unique_lock<Mutex> &lock, const std::chrono::time_point<Clock, Duration> &time,
@@ -48,7 +51,7 @@ public:
 	std::cv_status wait_for(std::unique_lock<Mutex> &lock, const std::chrono::duration<Rep, Period> &time)
 	{
 		struct timespec at = detail::after(time);
-		return wait_at(lock, at) ? std::cv_status::no_timeout : std::cv_status::timeout;
+		return wait_at(lock, &at) ? std::cv_status::no_timeout : std::cv_status::timeout;
 	}
 	template <class Mutex, class Rep, class Period, class Predicate>
 	bool wait_for(std::unique_lock<Mutex> &lock, const std::chrono::duration<Rep, Period> &time,
@@ -62,12 +65,24 @@ public:
 private:
 	/* Returns whether the wait ended before its deadline. The mutex is held after it in both cases. */
 	template <class Mutex>
-	static bool taken(std::unique_lock<Mutex> &lock, int error, int expected)
+	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec *at)
 	{
+		constexpr bool is_shared = std::is_same_v<Native, lw_shared_cond_t>;
+		auto *mutex = lock.mutex()->native_handle();
+		int released;
+		using calls = detail::robustness<std::remove_pointer_t<decltype(mutex)>>;
+		/* As in unlock(). */
+		bool inconsistent = false;
+		if constexpr (calls::exists)
+			inconsistent = calls::is_inconsistent(*mutex);
+		int error = lw__condition_wait(&native_, is_shared, mutex, lw__kind_of(mutex), inconsistent, at,
+					       &released);
 		if (error == 0)
 			return true;
-		if (error == expected)
+		if (error == ETIMEDOUT && released)
 			return false;
+		if (!released)
+			detail::fail(error);
 		/* If this scope is left, the std::unique_lock still, or again, owns the mutex. */
 		Mutex *its = lock.release();
 		lock = std::unique_lock<Mutex>(*its, std::defer_lock);
@@ -80,16 +95,11 @@ private:
 		}
 		detail::fail(error);
 	}
-	template <class Mutex>
-	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec &at)
-	{
-		return taken(lock, lw_cond_timedwait(&native_, lock.mutex()->native_handle(), &at), ETIMEDOUT);
-	}
 	template <class Mutex, class Predicate>
 	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec &at, Predicate &is_true)
 	{
 		while (!is_true())
-			if (!wait_at(lock, at))
+			if (!wait_at(lock, &at))
 				return is_true();
 		return true;
 	}
@@ -104,7 +114,8 @@ class basic_semaphore {
 public:
 	using native_handle_type = Native *;
 
-	constexpr explicit basic_semaphore(unsigned count = 0) noexcept : native_ LW_SEM_INITIALIZER(count) {}
+	/* EINVAL: more than LW_SEM_VALUE_MAX. */
+	constexpr explicit basic_semaphore(unsigned count = 0) : native_ LW_SEM_INITIALIZER(counted(count)) {}
 	basic_semaphore(const basic_semaphore &) = delete;
 	basic_semaphore &operator=(const basic_semaphore &) = delete;
 
@@ -127,6 +138,13 @@ public:
 	native_handle_type native_handle() noexcept { return &native_; }
 
 private:
+	static constexpr unsigned counted(unsigned count)
+	{
+		if (count > LW_SEM_VALUE_MAX)
+			detail::fail(EINVAL);
+		return count;
+	}
+
 	Native native_;
 };
 using semaphore = basic_semaphore<lw_sem_t>;

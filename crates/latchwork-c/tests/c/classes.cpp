@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include <array>
+#include <climits>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -181,6 +182,9 @@ static void coprocs()
 		CHECK(one.joinable() && !two.joinable());
 		two = std::move(one);
 		CHECK(!one.joinable() && two.joinable());
+		lw::coproc &itself = two;
+		two = std::move(itself);
+		CHECK(two.joinable());
 		lw::coproc_status status = two.join();
 		CHECK(status.exited() && status.exit_code() == 2 && status.signal() == 0);
 		CHECK_IS(job->sum, 40);
@@ -272,6 +276,10 @@ int main()
 	partner.join();
 	lw_sem_t full = LW_SEM_INITIALIZER(LW_SEM_VALUE_MAX);
 	fails(EOVERFLOW, [&] { new (&full) lw::semaphore(LW_SEM_VALUE_MAX); ((lw::semaphore *)&full)->release(); });
+	for (unsigned count : {LW_SEM_VALUE_MAX + 1, UINT_MAX}) {
+		fails(EINVAL, [&] { lw::semaphore above(count); });
+		fails(EINVAL, [&] { lw::shared_semaphore above(count); });
+	}
 	std::puts("classed");
 	return 0;
 }

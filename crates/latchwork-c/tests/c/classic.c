@@ -31,6 +31,7 @@ static rtems_task body(rtems_task_argument argument)
 	/* A thread of the program's own. */
 	CHECK_IS(rtems_task_delete(mother), RTEMS_NOT_IMPLEMENTED);
 	CHECK_IS(rtems_task_delete(gate), RTEMS_INVALID_ID);
+	CHECK_IS(rtems_task_start(RTEMS_SELF, body, 77), RTEMS_INCORRECT_STATE);
 	ran++;
 	CHECK_IS(rtems_event_send(mother, RTEMS_EVENT_9), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_task_delete(RTEMS_SELF), 1000);
@@ -108,6 +109,11 @@ int main(void)
 	CHECK_IS(rtems_task_ident(NAME, RTEMS_SEARCH_ALL_NODES, &id), RTEMS_SUCCESSFUL);
 	CHECK_IS(id, task);
 	CHECK_IS(rtems_task_start(task, NULL, 0), RTEMS_INVALID_ADDRESS);
+	/* The caller runs, and nobody created its thread as a task. */
+	CHECK_IS(rtems_task_start(RTEMS_SELF, body, 77), RTEMS_INCORRECT_STATE);
+	CHECK_IS(rtems_task_start(mother, body, 77), RTEMS_INCORRECT_STATE);
+	CHECK_IS(rtems_task_start(gate, body, 77), RTEMS_INVALID_ID);
+	CHECK_IS(rtems_task_start(12345, body, 77), RTEMS_INVALID_ID);
 	/* Events count from the creation on. */
 	CHECK_IS(rtems_event_send(task, RTEMS_EVENT_1), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_task_start(task, body, 77), RTEMS_SUCCESSFUL);

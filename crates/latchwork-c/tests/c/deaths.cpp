@@ -286,10 +286,67 @@ static void in_a_wait(Guarded &guarded, field<Lock> &field, bool repairs)
 	is_free(field.lock);
 }
 
+// A wait by a task that has the lock from a dead owner, and has not repaired the data.
+template <class Condition, class Lock>
+static void a_wait_leaves_the_repair_to_the_next_task(field<Lock> &field)
+{
+	const void *native = field.lock.native_handle();
+	Condition changed;
+	kill_an_owner(field);
+	// No other task repairs it.
+	for (int time = 0; time < 2; time++) {
+		CHECK(field.lock.lock_recover());
+		std::unique_lock<Lock> held(field.lock, std::adopt_lock);
+		dies([&] { changed.wait_for(held, 1ms); }, native);
+		CHECK(!held.owns_lock());
+		dies([&] { field.lock.lock(); }, native);
+	}
+	// Another task does. (A wait may also end before that, without a notification.)
+	{
+		CHECK(field.lock.lock_recover());
+		std::unique_lock<Lock> held(field.lock, std::adopt_lock);
+		bool is_repaired = false;
+		std::thread other([&] {
+			repair(field);
+			std::lock_guard<Lock> notifies(field.lock);
+			is_repaired = true;
+			changed.notify_all();
+		});
+		while (!is_repaired) {
+			try {
+				changed.wait(held);
+			} catch (const lw::owner_died &) {
+				CHECK(!held.owns_lock());
+				(void)field.lock.lock_recover();
+				held = std::unique_lock<Lock>(field.lock, std::adopt_lock);
+			}
+		}
+		CHECK(held.owns_lock());
+		CHECK_IS(field.left, field.right);
+		held.unlock();
+		other.join();
+	}
+	is_free(field.lock);
+	// The lock repairs by itself.
+	lw::recovering lock(field.lock, [&] { field.right = field.left; });
+	kill_an_owner(field);
+	CHECK(field.lock.lock_recover());
+	{
+		std::unique_lock<decltype(lock)> held(lock, std::adopt_lock);
+		changed.wait_for(held, 1ms);
+		CHECK(held.owns_lock());
+		CHECK_IS(field.left, field.right);
+	}
+	is_free(field.lock);
+}
+
 template <class Lock>
 static void waits()
 {
 	auto &field = *make<Lock>();
+	a_wait_leaves_the_repair_to_the_next_task<std::condition_variable_any>(field);
+	a_wait_leaves_the_repair_to_the_next_task<lw::condition>(field);
+	a_wait_leaves_the_repair_to_the_next_task<lw::shared_condition>(field);
 	in_a_wait<lw::condition>(field.lock, field, false);
 	in_a_wait<lw::shared_condition>(field.lock, field, false);
 	in_a_wait<std::condition_variable_any>(field.lock, field, false);
@@ -420,6 +477,7 @@ int main()
 		pp<lw::robust_pp_mutex> ceiling;
 		std::lock_guard<lw::robust_pp_mutex> held(ceiling);
 		all<pp<lw::robust_pp_mutex>>();
+		waits<pp<lw::robust_pp_mutex>>();
 	} catch (const std::system_error &error) {
 		CHECK_IS(error.code().value(), EPERM);
 		std::fprintf(stderr, "skipped: ceilings, without the right to a real-time priority\n");

@@ -55,6 +55,43 @@ static void waits()
 	other.join();
 }
 
+// A wait that could not begin: the mutex, and who owns it, are as before.
+template <class Condition>
+static void refused_waits()
+{
+	lw::recursive_mutex mutex;
+	Condition changed;
+	std::unique_lock<lw::recursive_mutex> once(mutex), twice(mutex);
+	auto refused = [&](auto wait) {
+		try {
+			wait();
+			CHECK(false);
+		} catch (const std::system_error &error) {
+			CHECK(error.code() == std::errc::operation_not_permitted);
+		}
+		CHECK(once.owns_lock() && twice.owns_lock());
+	};
+	auto is_free = [&] {
+		bool is_free = false;
+		std::thread([&] {
+			is_free = mutex.try_lock();
+			if (is_free)
+				mutex.unlock();
+		}).join();
+		return is_free;
+	};
+	refused([&] { changed.wait(twice); });
+	refused([&] { changed.wait(twice, [] { return false; }); });
+	refused([&] { changed.wait_for(twice, 1ms); });
+	refused([&] { changed.wait_until(twice, std::chrono::system_clock::now(), [] { return false; }); });
+	twice.unlock();
+	CHECK(!is_free());
+	CHECK(changed.wait_for(once, 1ms) == std::cv_status::timeout);
+	CHECK(!is_free());
+	once.unlock();
+	CHECK(is_free());
+}
+
 static int destroyed;
 struct counted {
 	~counted() { destroyed++; }
@@ -90,6 +127,8 @@ int main()
 	waits<lw::tp_mutex>();
 	waits<lw::pi_mutex>();
 	waits<lw::robust_mutex>();
+	refused_waits<lw::condition>();
+	refused_waits<lw::shared_condition>();
 	{
 		// In whatever order, without a deadlock.
 		std::thread other([&] {

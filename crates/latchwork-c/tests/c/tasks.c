@@ -255,19 +255,25 @@ static void a_task_deleted_while_it_creates_one_leaves_a_known_task(void)
 
 static void a_child_of_a_fork_leaves_its_parents_alone(void)
 {
-	rtems_id task = make(40, wait_in, 2), answer;
+	rtems_id task = make(40, wait_in, 2), unstarted, answer;
 	pid_t child;
 	int status;
 	hear(RTEMS_EVENT_0);
+	CHECK_IS(rtems_task_create(rtems_build_name('I', 'D', 'L', 'E'), 40, 0, RTEMS_DEFAULT_MODES,
+				   RTEMS_DEFAULT_ATTRIBUTES, &unstarted),
+		 RTEMS_SUCCESSFUL);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
 		CHECK_IS(rtems_task_delete(task), RTEMS_NOT_IMPLEMENTED);
+		CHECK_IS(rtems_task_start(task, wait_in, 2), RTEMS_INCORRECT_STATE);
+		CHECK_IS(rtems_task_start(unstarted, wait_in, 2), RTEMS_INCORRECT_STATE);
 		_exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK_IS(status, 0);
 	CHECK_IS(rtems_task_delete(task), RTEMS_SUCCESSFUL);
+	CHECK_IS(rtems_task_delete(unstarted), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_ident(NAME, RTEMS_SEARCH_ALL_NODES, &answer), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_delete(answer), RTEMS_SUCCESSFUL);
 }
