@@ -48,7 +48,7 @@ fn a_coproc_that_left_the_region_is_joined_with_its_result() {
         .spawn_value(leave_the_region, 77, &attributes)
         .unwrap();
     until(|| !coproc.is_alive());
-    let soon = latchwork::time::Deadline::after(Duration::from_millis(20));
+    let soon = Deadline::after(Duration::from_millis(20));
     assert!(coproc.join_until(soon).is_err());
     write.write_all(&[0]).unwrap();
     assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(77));
@@ -129,12 +129,9 @@ fn a_program_is_joined_without_a_free_descriptor() {
         };
         // SAFETY: the kernel reads the limit.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
-        let soon = latchwork::time::Deadline::after(Duration::from_millis(20));
+        let soon = Deadline::after(Duration::from_millis(20));
         let early = coproc.join_until(soon);
-        assert!(
-            matches!(early, Err(latchwork::coproc::JoinError::TimedOut)),
-            "{early:?}"
-        );
+        assert!(matches!(early, Err(JoinError::TimedOut)), "{early:?}");
         // SAFETY: our coproc's, which lives.
         unsafe { libc::kill(coproc.pid().cast_signed(), libc::SIGKILL) };
         let killed = Outcome::Signalled {
@@ -220,7 +217,7 @@ fn what_a_killed_creator_had_in_the_region_is_freed_when_its_coprocs_are_gone() 
             place.store(coproc.pid(), Ordering::Release);
         }
         let joined = coprocs.spawn_value(give, 1, &Attributes::new()).unwrap();
-        let forever = latchwork::time::Deadline::after(Duration::from_secs(1000));
+        let forever = Deadline::after(Duration::from_secs(1000));
         assert!(joined.join_until(forever).unwrap().outcome == Outcome::Returned(1));
         until(|| !ended.is_alive() && !died.is_alive());
         pids[4].store(1, Ordering::Release);
@@ -251,7 +248,7 @@ fn a_coproc_that_ends_as_its_joiner_falls_asleep_is_noticed() {
         let region = region();
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(60)).unwrap();
         // The longer the table is, the longer it takes to fall asleep.
-        let far = latchwork::time::Deadline::after(Duration::from_secs(100));
+        let far = Deadline::after(Duration::from_secs(100));
         assert_eq!(coprocs.fill(far).unwrap(), 60);
         for round in 0..1000 {
             // A joiner sleeps on one word alone for 2 ms, and on all words after that.
