@@ -164,7 +164,7 @@ pub fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of one call that allocates memory, some 0.15 to 0.6 ms of work. Older kernels (6.18 is none) give up all pages of a call that a
+/// Bytes of one call that allocates memory, some 0.15 to 0.6 ms of work. Older kernels (not 6.18) give up all pages of a call that a
 /// signal interrupts, so a longer call would not end in a program with a periodic timer.
 const ALLOCATED_AT_ONCE: usize = 256 << 10;
 
