@@ -68,14 +68,14 @@ private:
 	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec *at)
 	{
 		constexpr bool is_shared = std::is_same_v<Native, lw_shared_cond_t>;
-		auto *mutex = lock.mutex()->native_handle();
+		auto *native = lock.mutex()->native_handle();
 		int released;
-		using calls = detail::robustness<std::remove_pointer_t<decltype(mutex)>>;
+		using calls = detail::robustness<std::remove_pointer_t<decltype(native)>>;
 		/* As in unlock(). */
 		bool inconsistent = false;
 		if constexpr (calls::exists)
-			inconsistent = calls::is_inconsistent(*mutex);
-		int error = lw__condition_wait(&native_, is_shared, mutex, lw__kind_of(mutex), inconsistent, at,
+			inconsistent = calls::is_inconsistent(*native);
+		int error = lw__condition_wait(&native_, is_shared, native, lw__kind_of(native), inconsistent, at,
 					       &released);
 		if (error == 0)
 			return true;
