@@ -173,8 +173,8 @@ impl Inner {
     /// ask about a process of another PID namespace. There need be no wait for one, either: what a region that spans
     /// namespaces contains is on no robust list, and a thread that is being killed runs no more of its program.
     ///
-    /// Where `/proc` does not say whether a task is being killed (it is not mounted, or a filter of system calls forbids to
-    /// open files), the task may be: waits for its death, but not for long.
+    /// Where `/proc` cannot be read (it is not mounted, or a filter of system calls forbids to open files), the task may be
+    /// being killed: waits for its death, but not for long.
     fn wait_if_being_killed(&self, slot: &Slot, until: Deadline) -> bool {
         let process = slot.process.load(Ordering::Relaxed);
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
@@ -185,7 +185,10 @@ impl Inner {
             Some(false) => return true,
             other => other.is_some(),
         };
-        let unasked = Deadline::after(UNASKED_WAIT).min(until);
+        let until = match can_ask {
+            true => until,
+            false => Deadline::after(UNASKED_WAIT).min(until),
+        };
         loop {
             // Acquire: as for `life`.
             let word = slot.life.word.load(Ordering::Acquire);
@@ -196,15 +199,9 @@ impl Inner {
             if tid == NO_THREAD {
                 return true;
             }
-            let is_ending = match can_ask {
-                true => proc_file::is_ending_in(process, tid),
-                false => None,
-            };
-            let until = match is_ending {
-                Some(false) => return true,
-                Some(true) => until,
-                None => unasked,
-            };
+            if can_ask && !proc_file::is_ending_in(process, tid) {
+                return true;
+            }
             if until.has_passed() {
                 return false;
             }

@@ -36,18 +36,18 @@ fn parse(stat: &[u8]) -> Option<Stat> {
 /// Whether a thread of this process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
 /// Allocates nothing.
 pub fn is_ending(thread: u32) -> bool {
-    is_ending_at(format_args!("/proc/self/task/{thread}/stat")).unwrap_or(false)
+    is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
 }
 
-/// As [`is_ending`], for a thread of another process. `None`: `/proc` does not say.
-pub fn is_ending_in(process: u32, thread: u32) -> Option<bool> {
+/// As [`is_ending`], for a thread of another process.
+pub fn is_ending_in(process: u32, thread: u32) -> bool {
     is_ending_at(format_args!("/proc/{process}/task/{thread}/stat"))
 }
 
-fn is_ending_at(stat: core::fmt::Arguments<'_>) -> Option<bool> {
+fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
     let mut room = [0; 1024];
     let stat = read_beginning(stat, &mut room);
-    stat.and_then(parse_ending)
+    stat.and_then(parse_ending).unwrap_or(false)
 }
 
 /// When a process has to end, the kernel adds a SIGKILL to the pending signals of each of its threads before
