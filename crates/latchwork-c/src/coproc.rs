@@ -354,7 +354,7 @@ fn join(pid: pid_t) -> Result<c_int, c_int> {
     };
     let joined = wait_for(&coproc);
     let mut running = state.running.lock();
-    if let Err(JoinError::Region(_) | JoinError::System { .. }) = joined {
+    if let Err(JoinError::System { .. }) = joined {
         // It may run on: another call can join it.
         let mut members = running.members.iter_mut();
         if let Some(member) = members.find(|member| Arc::ptr_eq(&member.coproc, &coproc)) {

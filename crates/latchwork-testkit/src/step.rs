@@ -18,7 +18,7 @@ mod rounds;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
-use alarm::Alarm;
+pub use alarm::Alarm;
 pub use at_end::AtEnd;
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

@@ -48,7 +48,7 @@ pub(super) fn attach(
     if crate::sys::probe::futex_waitv().is_err() {
         return Err(AttachError::Kernel(WAITV));
     }
-    let _attaching = begin(&file)?;
+    let _attaching = wait_for_others(&file)?;
     // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
     // one that has the region, and can validate it closely.
     let try_exclusive = || memory::lock_unused(&file).map_err(system("flock"));
@@ -89,7 +89,7 @@ pub(super) fn attach(
 /// Waits until no other process is attaching the file: one that validates it may refuse it, and those that have waited for
 /// its end have to validate it, too. For some time only, since a process that can read the file could be in the way for
 /// ever.
-fn begin(file: &OwnedFd) -> Result<Option<Attaching>, AttachError> {
+fn wait_for_others(file: &OwnedFd) -> Result<Option<Attaching>, AttachError> {
     let until = Deadline::after(ATTACHING);
     loop {
         let begun = Attaching::begin(file).map_err(system("fcntl"))?;

@@ -16,14 +16,15 @@ const SIGEV_THREAD_ID: libc::c_int = 4;
 
 /// Interrupts the system calls of the thread that has made it, again and again while it is on.
 #[derive(Debug)]
-pub(super) struct Alarm(libc::timer_t);
+pub struct Alarm(libc::timer_t);
 
 impl Alarm {
     /// One that is off.
     ///
     /// # Panics
     /// If the system has no timer for it.
-    pub(super) fn new() -> Self {
+    #[expect(clippy::new_without_default, reason = "it makes a timer of the system")]
+    pub fn new() -> Self {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(|| {
             // SAFETY: zero is a valid sigaction, and the handler does nothing. Without SA_RESTART calls are interrupted.
@@ -48,7 +49,7 @@ impl Alarm {
     }
 
     /// Turns it on, or off.
-    pub(super) fn set(&self, is_on: bool) {
+    pub fn set(&self, is_on: bool) {
         let period = libc::timespec {
             tv_sec: 0,
             tv_nsec: if is_on { PERIOD_NS } else { 0 },

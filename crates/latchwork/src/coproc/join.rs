@@ -246,7 +246,7 @@ impl Coproc {
             // Done here, while the coproc still runs and before this thread sleeps.
             reap::reap_some();
         }
-        if !self.wait_until_gone(deadline)? {
+        if !self.wait_until_gone(deadline) {
             return Err(JoinError::TimedOut);
         }
         if let Some(outcome) = self.published() {
@@ -266,14 +266,15 @@ impl Coproc {
         Ok(Exit { outcome, usage })
     }
 
-    fn wait_until_gone(&self, deadline: Option<Deadline>) -> Result<bool, JoinError> {
+    /// Returns whether its task is gone before the deadline.
+    fn wait_until_gone(&self, deadline: Option<Deadline>) -> bool {
         let Some(task) = self.record.task() else {
-            return Ok(true);
+            return true;
         };
         let inner = self.record.region.inner();
         while self.spin_until.is_some_and(|end| !end.has_passed()) {
             if poll_briefly(|| inner.life_word(task).is_none()) {
-                return Ok(true);
+                return true;
             }
             // The kernel may have placed the coproc on this very processor, since the previous coproc has not left the
             // other one yet.
@@ -289,10 +290,10 @@ impl Coproc {
         loop {
             let deaths = inner.deaths();
             let Some(life) = inner.life_word(task) else {
-                return Ok(true);
+                return true;
             };
             if deadline.is_some_and(Deadline::has_passed) {
-                return Ok(false);
+                return false;
             }
             let Ok(task) = inner.task() else {
                 nap_beside(life, deadline);
@@ -386,9 +387,10 @@ impl Coproc {
 fn nap_beside((word, value): (&AtomicU32, u32), deadline: Option<Deadline>) {
     let nap = Deadline::after(NAP);
     let until = deadline.map_or(nap, |deadline| deadline.min(nap));
-    futex::wait(word, value, Sharing::Shared, Some(until));
-    // The wake-up may be the kernel's only one for the task's death: a task of the region must get it.
-    futex::wake(word, 1, Sharing::Shared);
+    if futex::wait(word, value, Sharing::Shared, Some(until)) != futex::Wait::TimedOut {
+        // The wake-up may be the kernel's only one for the task's death: a task of the region must get it.
+        futex::wake(word, 1, Sharing::Shared);
+    }
 }
 
 fn failed(call: &'static str) -> impl Fn(Errno) -> JoinError {

@@ -12,6 +12,7 @@ use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, Vec as RegionVec};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork::sharing::Shared;
+use latchwork_testkit::step::Alarm;
 use latchwork_testkit::{Child, Leftover};
 use std::time::Duration;
 
@@ -198,37 +199,13 @@ fn a_death_ends_no_coproc_that_must_not_open_files() {
 /// The coproc dies before it can report that it has started, and signals end each wait of its creator.
 #[test]
 fn a_coproc_that_dies_as_it_starts_is_noticed_in_spite_of_signals() {
-    extern "C" fn ignore(_: libc::c_int) {}
     let (_region, coprocs) = counted();
     let calls = SystemCalls::only([libc::SYS_exit_group]).denied_kills();
     let attributes = Attributes::new().system_calls(calls).core_size(0);
-    let millisecond = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000,
-    };
-    let always = libc::itimerspec {
-        it_interval: millisecond,
-        it_value: millisecond,
-    };
-    // SAFETY: the handler does nothing. Without SA_RESTART: each signal ends a wait. The timer sends them to this thread.
-    let timer = unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = ignore as extern "C" fn(libc::c_int) as usize;
-        let installed = libc::sigaction(libc::SIGUSR2, &raw const action, core::ptr::null_mut());
-        assert_eq!(installed, 0);
-        let mut event: libc::sigevent = core::mem::zeroed();
-        event.sigev_notify = libc::SIGEV_THREAD_ID;
-        event.sigev_signo = libc::SIGUSR2;
-        event.sigev_notify_thread_id = libc::gettid();
-        let mut timer = core::ptr::null_mut();
-        let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
-        assert_eq!(made, 0);
-        libc::timer_settime(timer, 0, &raw const always, core::ptr::null_mut());
-        timer
-    };
+    let alarm = Alarm::new();
+    alarm.set(true);
     let spawned = coprocs.spawn_value(|_, ()| 0, (), &attributes);
-    // SAFETY: the timer made above.
-    unsafe { libc::timer_delete(timer) };
+    drop(alarm);
     assert!(matches!(spawned, Err(SpawnError::Died)), "{spawned:?}");
 }
 
