@@ -7,6 +7,7 @@ use coproc_support::{isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Outcome, descriptors};
 use latchwork::mutex::{Mutex, Robust};
+use latchwork::region::inspect::{TaskState, inspect_path};
 use latchwork::region::leftovers::{self, remove_unused};
 use latchwork::region::{AttachError, Region, RegionOptions};
 use latchwork_testkit::{Child, Leftover, Page};
@@ -103,6 +104,64 @@ fn a_container_outside_uses_a_region_whose_last_handle_was_dropped_beside_a_peer
         assert!(text.starts_with("here again"));
         drop(text);
     });
+}
+
+/// Another process may be validating the file; and an attach in this process, which has the file lock then, waits for the lock
+/// under which this process keeps its list of regions.
+#[test]
+fn a_container_outside_waits_for_the_file_lock_with_no_slot_and_no_lock_of_its_own() {
+    isolated(|| {
+        let (name, _file) = Leftover::region("validated");
+        let region = unlinked_at_last(&name);
+        let path = region.path().unwrap().to_owned();
+        let step = Page::<AtomicU32>::new();
+        let peer = Child::fork(|| {
+            let region = options().attach(&name).unwrap();
+            region.join("peer").unwrap();
+            step.store(1, Ordering::Release);
+            reached(&step, 2);
+        });
+        reached(&step, 1);
+        let mut text = Box::pin(latchwork::region::String::new_in(&region));
+        text.as_mut().edit().push_str("here").unwrap();
+        // A reference into it keeps the mapping.
+        assert_eq!(&**text, "here");
+        region.detach().unwrap();
+        step.store(2, Ordering::Release);
+        peer.succeed();
+        // In place of a process that validates it.
+        let file = std::fs::File::open(&path).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        let id = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: no preconditions.
+                id.store(unsafe { libc::gettid() } as u32, Ordering::Release);
+                let more = " again".repeat(100);
+                text.as_mut().edit().push_str(&more).unwrap();
+                // This reference keeps the mapping for the container's drop.
+                assert!(text.starts_with("here again"));
+            });
+            let waits = [libc::SYS_flock, libc::SYS_clock_nanosleep].map(|call| format!("{call} "));
+            until(|| {
+                let id = id.load(Ordering::Acquire);
+                let call = std::fs::read_to_string(format!("/proc/self/task/{id}/syscall"));
+                call.is_ok_and(|call| waits.iter().any(|wait| call.starts_with(wait)))
+            });
+            drop(options().create_anonymous().unwrap());
+            assert_eq!(living_tasks(&path), 0);
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock).unwrap();
+        });
+    });
+}
+
+fn living_tasks(path: &std::path::Path) -> usize {
+    let contents = inspect_path(path).unwrap().contents.unwrap();
+    contents
+        .tasks
+        .iter()
+        .filter(|task| task.state != TaskState::Unswept)
+        .count()
 }
 
 fn collect(name: &str) -> leftovers::Outcome {

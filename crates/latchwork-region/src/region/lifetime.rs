@@ -11,10 +11,18 @@ use crate::atomic::Ordering;
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::confine::may_open;
 use crate::sys::memory::{self, FileLock};
+use crate::sys::thread;
+use crate::time::Deadline;
 use core::mem::ManuallyDrop;
+use core::time::Duration;
 use rustix::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+
+/// How long a thread waits for another process that validates the file: whoever may read the file could hold its lock for ever.
+const VALIDATING: Duration = Duration::from_secs(10);
+/// How often it checks that.
+const VALIDATING_CHECK: Duration = Duration::from_millis(1);
 
 impl Inner {
     /// The region of this process that contains an address.
@@ -32,14 +40,25 @@ impl Inner {
         self.uses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A thread becomes a task. A container outside the region may have brought it here after the last use had ended, and had
-    /// given up the file lock.
+    /// A thread is about to become a task. A container outside the region may have brought it here after the last use had
+    /// ended, and had given up the file lock. Another process may be validating the file then, and would refuse it if this
+    /// thread claimed a slot; so the lock comes first.
+    ///
+    /// The file lock is only tried under the registry's: an attach in this process that has the file lock waits for the
+    /// registry's.
     pub(super) fn use_by_task_begins(&self) {
-        // Relaxed: the lock orders this with the end of the last use.
-        if self.uses.fetch_add(1, Ordering::Relaxed) == 0 {
+        // Relaxed: the registry's lock orders this with the end of the last use.
+        if self.uses.fetch_add(1, Ordering::Relaxed) > 0 {
+            return;
+        }
+        let until = Deadline::after(VALIDATING);
+        let is_busy = || {
             let _lock = RegistryLock::lock();
-            // If it fails, the name may be removed while the task works. Its memory stays.
-            let _ = memory::lock_in_use(&*self.file);
+            memory::try_lock_in_use(&*self.file) == Ok(FileLock::Busy)
+        };
+        // Without the lock the name may be removed while the task works. Its memory stays.
+        while is_busy() && !until.has_passed() {
+            thread::sleep_until(Deadline::after(VALIDATING_CHECK).min(until));
         }
     }
 

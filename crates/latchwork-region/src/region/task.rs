@@ -187,19 +187,27 @@ impl Inner {
         if !me.can_attach() {
             return Err(NotATask::TooManyAttachments);
         }
+        self.use_by_task_begins();
+        let index = self.claim(me, thread, swept);
         let full = NotATask::TaskTableFull {
             tasks: self.max_tasks(),
         };
+        let index = index.ok_or(full).inspect_err(|_| self.use_ends())?;
+        Ok(self.begin(me, index, swept))
+    }
+
+    /// Claims a slot that is not of the reserve.
+    fn claim(self: &Arc<Self>, me: Me, thread: Thread, swept: &mut Swept) -> Option<usize> {
         let (free, reserve) = self.slots().split_at(self.max_tasks());
         if let Some(index) = self.claim_one(free, thread) {
-            return Ok(self.begin(me, index, swept));
+            return Some(index);
         }
-        let index = self.claim_in_reserve(reserve, thread).ok_or(full)?;
+        let index = self.claim_in_reserve(reserve, thread)?;
         let visitor = self.begin(me, self.max_tasks() + index, swept);
         // It may have found what dead tasks left only after it took a slot.
         let index = self.claim_one(free, thread);
         self.leave_reserve(me, visitor.slot);
-        Ok(self.begin(me, index.ok_or(full)?, swept))
+        index
     }
 
     /// Claims a slot of the reserve. Others leave it soon.
@@ -235,7 +243,6 @@ impl Inner {
             ));
             slot.vacate(me);
         }
-        self.use_ends();
     }
 
     /// The number of tasks that the region is for. Further slots are a reserve.
@@ -270,7 +277,6 @@ impl Inner {
         slot.messages.store(0, Ordering::Relaxed);
         slot.inbox.reset();
         slot.wait.init(owner.raw(), wait_record::recorded(priority));
-        self.use_by_task_begins();
         let addresses = self.addresses();
         let attachment = AttachmentParts {
             base: addresses.start,

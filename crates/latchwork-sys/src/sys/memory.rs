@@ -187,6 +187,11 @@ pub fn lock_in_use(file: impl AsFd) -> Result<()> {
     retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockShared))
 }
 
+/// As [`lock_in_use`], without waiting.
+pub fn try_lock_in_use(file: impl AsFd) -> Result<FileLock> {
+    try_lock(file, FlockOperation::NonBlockingLockShared)
+}
+
 /// The right to attach a file, which one process has at a time.
 pub struct Attaching(OwnedFd);
 
@@ -225,7 +230,11 @@ fn lock_first_byte(file: &OwnedFd, kind: libc::c_int) -> Result<()> {
 
 /// Tries to take the file lock exclusively, which proves that no process uses the file.
 pub fn lock_unused(file: impl AsFd) -> Result<FileLock> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    try_lock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn try_lock(file: impl AsFd, how: FlockOperation) -> Result<FileLock> {
+    match rustix::fs::flock(file, how) {
         Ok(()) => Ok(FileLock::Taken),
         Err(Errno::WOULDBLOCK) => Ok(FileLock::Busy),
         Err(error) => Err(error),
