@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicI32, Ordering};
+use core::time::Duration;
 
 /// A thread of this process, as other threads see it: its number, and whether it sleeps.
 #[derive(Debug, Default)]
@@ -39,6 +40,15 @@ impl ThreadId {
             && [libc::SYS_futex, libc::SYS_futex_waitv]
                 .map(Some)
                 .contains(&number)
+    }
+
+    /// Waits until the thread sleeps in a futex call. The caller sleeps between its checks: it may own the lock for which the
+    /// thread waits, and a waiter for a priority-inheritance futex does not sleep while the owner runs. It spins in the
+    /// kernel then, as long as its processor has nothing else to do.
+    pub fn wait_until_in_futex(&self) {
+        while !self.is_in_futex() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Sends the thread a signal. The thread must not have ended.

@@ -80,9 +80,7 @@ fn a_waiter_learns_that_a_holder_died_meanwhile() {
                 }
             }
         });
-        while !id.is_in_futex() {
-            thread::yield_now();
-        }
+        id.wait_until_in_futex();
         in_dying_thread(|| forget(number.lock()));
         changed.notify_one();
     });

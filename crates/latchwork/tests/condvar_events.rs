@@ -39,9 +39,7 @@ fn waiter<'scope>(
         id.set();
         drop(changed.wait_while(guard, |number| *number == 0));
     });
-    while !id.is_in_futex() {
-        thread::yield_now();
-    }
+    id.wait_until_in_futex();
     thread
 }
 
@@ -76,9 +74,7 @@ fn a_single_notification_reaches_a_waiter_behind_one_with_another_mutex() {
             id.set();
             drop(changed.wait(guard));
         });
-        while !id.is_in_futex() {
-            thread::yield_now();
-        }
+        id.wait_until_in_futex();
         waiter(scope, &changed, &first);
         while !interrupted.is_finished() {
             id.signal(libc::SIGUSR1);
@@ -145,9 +141,7 @@ fn a_lock_that_panics_stops_no_waiter_behind_it() {
                 }
             });
         }
-        while !ids.iter().all(ThreadId::is_in_futex) {
-            thread::yield_now();
-        }
+        ids.iter().for_each(ThreadId::wait_until_in_futex);
         *number.lock() = 1;
         changed.notify_all();
     });
@@ -249,9 +243,7 @@ fn a_sandbox_without_requeueing_to_an_owner_lets_waiters_pass() {
                         drop(changed.wait_while(guard, |number| *number == 0).unwrap());
                     });
                 }
-                while !ids.iter().all(ThreadId::is_in_futex) {
-                    thread::yield_now();
-                }
+                ids.iter().for_each(ThreadId::wait_until_in_futex);
                 *number.lock().unwrap() = 1;
                 changed.notify_all();
             });

@@ -196,9 +196,7 @@ fn a_reader_passes_a_writer<P: Preference + Send + Sync>() -> bool {
             writer.set();
             drop(lock.write());
         });
-        while !writer.is_in_futex() {
-            thread::yield_now();
-        }
+        writer.wait_until_in_futex();
         let passes = lock.try_read().is_some();
         drop(inside);
         passes

@@ -79,9 +79,7 @@ fn with_a_known_writer(
             inside(&waiter);
             drop(held);
         });
-        while !writer.is_in_futex() {
-            thread::yield_now();
-        }
+        writer.wait_until_in_futex();
         drop(held);
         begin.recv().unwrap();
         let waits = scope.spawn(|| {

@@ -229,9 +229,7 @@ fn a_writer_waits_for_a_reader(lock: Pin<&impl Traced>) {
                     sleeper.set();
                     lock.writes(|| ()).0
                 }));
-                while !sleeper.is_in_futex() {
-                    thread::yield_now();
-                }
+                sleeper.wait_until_in_futex();
             });
             (released, writer.unwrap().join().unwrap())
         })

@@ -44,9 +44,7 @@ fn check<H, W>(name: &str, place: In, hold: impl Fn() -> H, wait: impl Fn() -> W
         of_holder = counted(|| {
             let held = hold();
             ready.wait();
-            while !sleeper.is_in_futex() {
-                thread::yield_now();
-            }
+            sleeper.wait_until_in_futex();
             drop(held);
         });
         of_waiter = waiter.join().unwrap();

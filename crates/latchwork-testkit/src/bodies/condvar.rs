@@ -49,9 +49,7 @@ pub fn settled<C: Contestant>() -> Box<C> {
 
 /// Returns when all these threads sleep.
 pub fn asleep(threads: &[ThreadId]) {
-    while !threads.iter().all(ThreadId::is_in_futex) {
-        thread::yield_now();
-    }
+    threads.iter().for_each(ThreadId::wait_until_in_futex);
 }
 
 /// One of two players: waits until the number has its parity, and adds one.
@@ -144,9 +142,7 @@ pub fn a_timed_wait_ends_at_its_deadline_and_not_before<C: Contestant>() {
             let far = Deadline::after(Duration::from_secs(3600));
             assert!(contestant.wait_while(Some(far), |number| number == 0, |_| ()));
         });
-        while !id.is_in_futex() {
-            thread::yield_now();
-        }
+        id.wait_until_in_futex();
         contestant.change(false, |number| *number = 1);
     });
 }

@@ -16,7 +16,9 @@ mod inherit_support;
 
 mod processes;
 
-use inherit_support::{Lock, Task, distant, is_asleep, make_real_time, may_be_real_time, ordinary};
+use inherit_support::{
+    Lock, Task, between_checks, distant, is_asleep, make_real_time, may_be_real_time, ordinary,
+};
 
 /// Declares each body as the tests of both sizes and both sharings.
 macro_rules! of_each_kind {
@@ -214,7 +216,7 @@ fn wait_for_loan<L: Lock>(lock: &L, owner: &Task, behind: &Task, priority: i64) 
         return owner.wait_for_priority(ordinary());
     }
     while !owner.has_priority(priority) && !is_asleep(behind.id(), lock.word()) {
-        thread::yield_now();
+        between_checks();
     }
 }
 

@@ -10,6 +10,13 @@ use latchwork::time::Deadline;
 use std::fs::read_to_string;
 use std::thread;
 
+/// Between two checks whether another task sleeps, or runs at some priority. The caller often owns the lock for which that task
+/// waits, and a waiter for a priority-inheritance futex does not sleep while the owner runs: it spins in the kernel, where its
+/// processor has nothing else to do. So a check that yields is one that may never succeed.
+pub fn between_checks() {
+    thread::sleep(Duration::from_millis(1));
+}
+
 /// A lock of either size.
 pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static {
     /// Where the gate's word lies behind the word, in bytes; 0 if there is none.
@@ -81,7 +88,7 @@ impl Task {
     pub fn id(&self) -> i32 {
         loop {
             match self.0.load(Ordering::Acquire) {
-                0 => thread::yield_now(),
+                0 => between_checks(),
                 id => return id,
             }
         }
@@ -96,7 +103,7 @@ impl Task {
     /// task that runs at real-time priority *p*, its own or a lent one.
     pub fn wait_for_priority(&self, priority: i64) {
         while !self.has_priority(priority) {
-            thread::yield_now();
+            between_checks();
         }
     }
 
@@ -113,7 +120,7 @@ pub fn wait_until_asleep(id: i32, address: usize) {
 /// The same, on one of these.
 pub fn wait_until_asleep_at(id: i32, addresses: &[usize]) {
     while !addresses.iter().any(|address| is_asleep(id, *address)) {
-        thread::yield_now();
+        between_checks();
     }
 }
 
