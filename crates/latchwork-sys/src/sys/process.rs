@@ -170,12 +170,20 @@ pub fn is_child(process: impl AsFd) -> bool {
     look_for_child(libc::P_PIDFD, id).is_ok()
 }
 
-fn look_for_child(kind: libc::idtype_t, id: u32) -> Result<(), Errno> {
+/// Whether a process of this ID, a child of this one, has ended; also if it was reaped already. It is not reaped.
+pub fn has_ended(pid: u32) -> bool {
+    look_for_child(libc::P_PID, pid).unwrap_or(true)
+}
+
+/// Whether such a child has ended.
+fn look_for_child(kind: libc::idtype_t, id: u32) -> Result<bool, Errno> {
     let _undisturbed = Undisturbed::begin();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the kernel writes only `info`. WNOWAIT: no child is reaped.
-    done(unsafe { libc::waitid(kind, id, info.as_mut_ptr(), flags) })
+    done(unsafe { libc::waitid(kind, id, info.as_mut_ptr(), flags) })?;
+    // SAFETY: zeroed, or written by the kernel; the ID is 0 if no child has ended.
+    Ok(unsafe { info.assume_init().si_pid() } != 0)
 }
 
 /// The number of threads of the calling process; `None` if that cannot be known.

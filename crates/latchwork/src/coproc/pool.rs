@@ -142,7 +142,7 @@ fn assign(member: &Ref) -> Option<u32> {
 fn is_ready(member: &Ref) -> Option<bool> {
     let lives = |task| member.region.inner().life_word(task).is_some();
     match member.state() {
-        record::REQUESTED => (!member.has_ended()).then_some(false),
+        record::REQUESTED => (!member.ended_unstarted()).then_some(false),
         record::READY | record::AWAKE => member.task().is_some_and(lives).then_some(true),
         _ => None,
     }

@@ -106,7 +106,7 @@ impl Request {
 #[repr(C, align(64))]
 pub(super) struct Record {
     pub(super) state: AtomicU32,
-    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped ([`Record::has_ended`]).
+    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped ([`Record::ended_unstarted`]).
     pub(super) pid: AtomicU32,
     /// The processor on which the function began: a hint for a joiner that spins.
     processor: AtomicU32,
@@ -305,11 +305,14 @@ impl Record {
         self.previous.load(Relaxed) != 0
     }
 
-    /// Whether its process, a child of this one, has ended. If so, the process is reaped and its ID is cleared.
-    pub(super) fn has_ended(&self) -> bool {
+    /// Whether its process, a child of this one, has ended before the coproc started. If so, the process is reaped and its ID is
+    /// cleared. A process that ends after the start is left to the join, which needs the ID and the status.
+    pub(super) fn ended_unstarted(&self) -> bool {
         let pid = self.pid.load(Relaxed);
-        let ended = pid != 0 && !matches!(process::reap(pid, false), Ok(None));
+        // The state is read after the end, so it is the last one that the process has stored.
+        let ended = pid != 0 && process::has_ended(pid) && self.state() == REQUESTED;
         if ended {
+            let _ = process::reap(pid, false);
             self.pid.store(0, Relaxed);
         }
         ended

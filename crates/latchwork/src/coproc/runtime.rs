@@ -269,7 +269,7 @@ fn handshake(
         if made == 0 || record.state() != record::REQUESTED {
             continue;
         }
-        if record.has_ended() && record.state() == record::REQUESTED {
+        if record.ended_unstarted() {
             return Err(Unstarted::Refused(SpawnError::Died));
         }
         if timeout.is_some_and(Deadline::has_passed) {

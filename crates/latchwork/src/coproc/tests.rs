@@ -2,11 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::pool::Pool;
-use super::record::{Chain, Ref, Request};
+use super::record::{self, Chain, Ref, Request};
 use super::zygote::{BATCH, Zygote, free_all};
 use crate::region::{Region, RegionOptions};
+use crate::sys::process;
 use crate::sys::{sockets, thread::process_id};
-use latchwork_testkit::{Trial, step};
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use latchwork_testkit::{Child, Exit, Trial, step};
 
 fn request() -> Request {
     Request::without_call(process_id(), true)
@@ -29,6 +32,38 @@ fn followed(control: &Ref) -> Vec<usize> {
     core::iter::successors(follow(control.next()), |record| follow(record.next()))
         .map(|record| record.address())
         .collect()
+}
+
+/// It may end between two looks of a task that waits for its start.
+#[test]
+fn a_coproc_that_ends_after_its_start_is_left_to_the_join() {
+    let _trial = Trial::begin("a_coproc_that_ends_after_its_start");
+    let (region, control) = runtime();
+    let record = Ref::new(&region, request()).unwrap();
+    let mut child = Child::fork(|| ());
+    record.pid.store(child.pid().cast_unsigned(), Relaxed);
+    while !process::has_ended(child.pid().cast_unsigned()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    record.announce(record::DONE);
+    let left = !record.ended_unstarted();
+    assert!(left, "it was reaped");
+    assert_eq!(record.pid.load(Relaxed), child.pid().cast_unsigned());
+    assert_eq!(child.wait(), Exit::Code(0));
+    let child = Child::fork(|| ());
+    record.pid.store(child.pid().cast_unsigned(), Relaxed);
+    record.announce(record::REQUESTED);
+    while !record.ended_unstarted() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(record.pid.load(Relaxed), 0);
+    // It has been reaped.
+    core::mem::forget(child);
+    // SAFETY: only this test knows the records.
+    unsafe {
+        record.free();
+        control.free();
+    }
 }
 
 #[test]
