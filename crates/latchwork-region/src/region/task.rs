@@ -1,10 +1,11 @@
 //! The calling thread as a task of a region: it becomes one at its first use, and leaves when it ends.
 //!
-//! To attach, the thread claims a free slot and occupies it (which puts the slot's life-word and tail on its robust list),
-//! initialises the slot, records the attachment, and sweeps the region. If all slots are taken, it attaches in one of the
-//! reserve first, sweeps, and leaves that for a slot that has become free. The slot's wait record and inbox are reused
-//! only after other tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its
-//! heap, forgets the attachment, and vacates the slot. There are two exceptions:
+//! To attach, the thread begins a use of the region (`lifetime.rs`: with the file lock, which this process may have given
+//! up), claims a free slot and occupies it (which puts the slot's life-word and tail on its robust list), initialises the
+//! slot, records the attachment, and sweeps the region. If all slots are taken, it attaches in one of the reserve first,
+//! sweeps, and leaves that for a slot that has become free. The slot's wait record and inbox are reused only after other
+//! tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its heap, forgets the
+//! attachment, and vacates the slot. There are two exceptions:
 //!
 //! | a thread that ends with | its slot | so that |
 //! | --- | --- | --- |
