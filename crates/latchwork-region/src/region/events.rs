@@ -193,6 +193,7 @@ pub struct Wake<'a>(pub(crate) Option<&'a AtomicU64>);
 
 impl Wake<'_> {
     /// Makes the system call, if one is needed. Preserves `errno`.
+    #[inline]
     pub fn carry_out(self) {
         if let Some(word) = self.0 {
             futex::wake_high(word, 1, u32::MAX, Sharing::Shared);

@@ -39,6 +39,7 @@ impl Inbox {
     }
 
     /// Follows a change of the task's priority: if the task waits, its place in an order by priority changes.
+    #[inline]
     pub fn set_priority(&self, priority: u32) {
         // Release: after the store of the priority itself, which a task that begins to wait reads after its own store.
         self.urgency

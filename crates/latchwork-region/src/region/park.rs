@@ -52,6 +52,7 @@ use std::sync::Arc;
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
     /// left partly changed, and pass it to [`Self::park`].
+    #[inline]
     pub fn deaths(&self) -> u32 {
         // Acquire: pairs with the Release in `wait_for_dead_tasks`.
         self.header().deaths.load(Ordering::Acquire)

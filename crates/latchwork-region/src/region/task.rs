@@ -115,6 +115,7 @@ impl Inner {
     }
 
     /// Whether a task is still alive.
+    #[inline]
     pub fn is_alive(&self, owner: Owner) -> bool {
         let is_its = |slot: &Slot| {
             // The life-word is read first: its Acquire orders the read of the generation after it.
@@ -127,6 +128,15 @@ impl Inner {
     /// The calling thread as a task, attached at its first use.
     #[inline]
     pub fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
+        match self.first_attached_task() {
+            Some(task) => Ok(task),
+            None => self.task_of_many(),
+        }
+    }
+
+    /// [`Self::task`] for a thread whose first attachment is not to this region.
+    #[inline(never)]
+    fn task_of_many(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
         match self.attached_task(me) {
             Some(task) => Ok(task),
@@ -343,6 +353,7 @@ impl Inner {
     }
 
     /// The number of slots that were ever used, without the reserve.
+    #[inline]
     pub fn slots_used(&self) -> u16 {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;

@@ -45,6 +45,7 @@ impl TaskId {
     }
 
     #[doc(hidden)]
+    #[inline]
     pub fn owner(self) -> Option<Owner> {
         let generation = NonZero::new(self.generation())?;
         let owner = Owner::new(self.slot(), generation);

@@ -165,6 +165,7 @@ pub(super) enum Life {
     Dead,
 }
 
+#[inline]
 pub(super) fn life_of(word: u32) -> Life {
     match word & TID_MASK {
         0 if word & OWNER_DIED != 0 => Life::Dead,
@@ -174,12 +175,14 @@ pub(super) fn life_of(word: u32) -> Life {
 }
 
 impl Slot {
+    #[inline]
     pub(super) fn life(&self) -> Life {
         // Acquire: pairs with the Release of `occupy` and `vacate`: a task that sees the new life sees the generation
         // and the claim that belong to it.
         life_of(self.life.word.load(Ordering::Acquire))
     }
 
+    #[inline]
     pub(super) fn is_alive(&self) -> bool {
         matches!(self.life(), Life::Alive(_))
     }

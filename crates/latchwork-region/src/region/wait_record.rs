@@ -185,6 +185,7 @@ impl WaitRecord {
 
 impl Standing {
     /// The number of owned objects that the task holds.
+    #[inline]
     pub fn held(&self) -> u32 {
         // Relaxed, and no read-modify-write, here and below: only the task's own thread calls this.
         self.held.load(Ordering::Relaxed)

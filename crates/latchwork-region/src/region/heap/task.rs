@@ -13,6 +13,7 @@ pub struct Owner(NonZero<u64>);
 
 impl Owner {
     /// The task in `slot` of this `generation`, which is never 0 for a task.
+    #[inline]
     pub const fn new(slot: u16, generation: NonZero<u32>) -> Self {
         match NonZero::new((generation.get() as u64) << 32 | (slot as u64) << 16) {
             Some(raw) => Self(raw),
