@@ -195,6 +195,7 @@ pub struct Member {
 
 impl Member {
     /// The calling thread as a task of the region that contains an address. It becomes one if it is none yet.
+    #[inline]
     pub fn at(address: usize) -> Result<Self, NotATask> {
         if let Some(member) = Me::current_or_none().member_at(address) {
             return Ok(member);

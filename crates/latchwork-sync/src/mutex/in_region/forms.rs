@@ -29,12 +29,6 @@ pub unsafe trait RegionOps: Sized + Unpin + Send + Sync + 'static {
         wait_mode: WaitMode,
     ) -> Result<Acquired, RawError>;
 
-    /// Whether a call that has not found the lock free tries again before all else.
-    #[inline(always)]
-    fn is_worth_a_try(_word: &AtomicU64) -> bool {
-        true
-    }
-
     /// What the release of a word with an owner, which sets `flags`, keeps of it, and how many sleepers it wakes; the
     /// caller would wake `wakes`.
     #[inline(always)]

@@ -168,8 +168,8 @@ impl<P: RegionProtocol> InRegion<P> {
     ) -> Result<(Acquired, Member), RawError> {
         let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
         // A thread's first lock call, and one in another region than its first, come here although the lock may be free.
-        // Acquire: as in `acquire_free`.
-        let is_free = P::is_worth_a_try(&self.word)
+        // A compare-and-swap that fails would take the cache line away from the owner. Acquire: as in `acquire_free`.
+        let is_free = self.word.load(Ordering::Relaxed) == 0
             && self
                 .word
                 .compare_exchange(0, me.identity(), Ordering::Acquire, Ordering::Relaxed)

@@ -121,12 +121,6 @@ unsafe impl RegionOps for Throughput<Shared> {
         Lock::new(word, gate, me).take_in(wait_mode)
     }
 
-    /// A compare-and-swap that fails takes the cache line away from the owner.
-    #[inline(always)]
-    fn is_worth_a_try(word: &AtomicU64) -> bool {
-        word.load(Ordering::Relaxed) == 0
-    }
-
     #[inline(always)]
     fn hand_on(word: u64, flags: u64, _: u32) -> (u64, u32) {
         if word & REQUEST != 0 && flags & NOT_RECOVERABLE == 0 {

@@ -82,11 +82,44 @@ impl<'a> Word<'a> {
     }
 
     /// Takes the word for the calling task.
+    #[inline]
     fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
-        let _collision = (!wait_mode.is_try()).then(|| rest_if_contended(REST));
-        // Relaxed: only a compare-and-swap acquires the lock.
-        let mut word = self.word().load(Ordering::Relaxed);
-        let mut spins = HAND_OVER;
+        if wait_mode.is_try() {
+            // Relaxed: only a compare-and-swap acquires the lock.
+            return self.take_from(self.word().load(Ordering::Relaxed), me, wait_mode);
+        }
+        let _collision = rest_if_contended(REST);
+        let word = self.poll();
+        // A free lock with whole data, for which no task had to sleep.
+        if word == 0 && self.replace(0, me.identity()).is_ok() {
+            return Ok(Acquired::Clean);
+        }
+        self.take_from(word, me, wait_mode)
+    }
+
+    /// Polls while a task holds the lock and none sleeps: if others sleep already, the lock is held for longer than polls
+    /// last. Returns the last value read.
+    #[inline]
+    fn poll(&self) -> u64 {
+        let mut left = HAND_OVER;
+        loop {
+            // Relaxed: only a compare-and-swap acquires the lock.
+            let word = self.word().load(Ordering::Relaxed);
+            if !is_held(word) || word & WAITERS != 0 || left == 0 {
+                return word;
+            }
+            left = left.saturating_sub(pause(HAND_OVER - left));
+        }
+    }
+
+    /// As [`Self::take`], for a task that has read this `word`, and does not poll before it sleeps.
+    #[inline(never)]
+    fn take_from(
+        &self,
+        mut word: u64,
+        me: Member,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError> {
         // By invariant 5: the bit that a task which has slept adds to the word as it takes it.
         let mut others = 0;
         let mut sleep = None;
@@ -107,12 +140,6 @@ impl<'a> Word<'a> {
             }
             if owner_of(word) == me.identity() {
                 return Err(RawError::Deadlock);
-            }
-            // If others sleep already, the lock is held for longer than a poll lasts.
-            if spins > 0 && word & WAITERS == 0 && !wait_mode.is_try() {
-                spins = spins.saturating_sub(pause(HAND_OVER - spins));
-                word = self.word().load(Ordering::Relaxed);
-                continue;
             }
             let how = *sleep.get_or_insert_with(first_sleep);
             // By invariant 6 the watch begins before the check of the owner.
@@ -160,9 +187,8 @@ impl<'a> Word<'a> {
             let ended = watch.sleep(word, wait_mode.deadline());
             check_end(ended, wait_mode)?;
             others = unless_fault!(RegionTakerForgetsSleepers, WAITERS, 0);
-            spins = HAND_OVER;
             let owner = owner_of(word);
-            word = self.word().load(Ordering::Relaxed);
+            word = self.poll();
             if owner_of(word) != owner {
                 sleep = Some(after_other_owner(how, ended));
             } else if ended == Wait::TimedOut {
@@ -172,6 +198,7 @@ impl<'a> Word<'a> {
     }
 
     /// Takes a word with this value; or returns the value that it has.
+    #[inline]
     fn replace(&self, word: u64, taken: u64) -> Result<(), u64> {
         // Acquire: pairs with the Release of the last owner.
         let result =
