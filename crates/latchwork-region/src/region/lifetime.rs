@@ -42,22 +42,31 @@ impl Inner {
 
     /// A thread is about to become a task. A container outside the region may have brought it here after the last use had
     /// ended, and had given up the file lock. Another process may be validating the file then, and would refuse it if this
-    /// thread claimed a slot; so the lock comes first.
+    /// thread claimed a slot; so the lock comes first. Once a use exists, this process has the lock: the first thread that comes
+    /// to an unused region begins its use as it gets the lock, and others wait for it, too.
     ///
     /// The file lock is only tried under the registry's: an attach in this process that has the file lock waits for the
     /// registry's.
     pub(super) fn use_by_task_begins(&self) {
-        // Relaxed: the registry's lock orders this with the end of the last use.
-        if self.uses.fetch_add(1, Ordering::Relaxed) > 0 {
-            return;
-        }
-        let until = Deadline::after(VALIDATING);
-        let is_busy = || {
-            let _lock = RegistryLock::lock();
-            memory::try_lock_in_use(&*self.file) == Ok(FileLock::Busy)
+        let one_more = |uses: usize| (uses > 0).then(|| uses + 1);
+        // Relaxed, here and below: the registry's lock orders this with the end of the last use.
+        let joins_others = || {
+            self.uses
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+                .is_ok()
         };
-        // Without the lock the name may be removed while the task works. Its memory stays.
-        while is_busy() && !until.has_passed() {
+        let until = Deadline::after(VALIDATING);
+        let begins_first = || {
+            let _lock = RegistryLock::lock();
+            // Without the file lock the name may be removed while the task works. Its memory stays.
+            let begins =
+                until.has_passed() || memory::try_lock_in_use(&*self.file) != Ok(FileLock::Busy);
+            if begins {
+                self.uses.fetch_add(1, Ordering::Relaxed);
+            }
+            begins
+        };
+        while !joins_others() && !begins_first() {
             thread::sleep_until(Deadline::after(VALIDATING_CHECK).min(until));
         }
     }
