@@ -130,13 +130,13 @@ impl Inner {
     pub fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         match self.first_attached_task() {
             Some(task) => Ok(task),
-            None => self.task_of_many(),
+            None => self.task_slow(),
         }
     }
 
-    /// [`Self::task`] for a thread whose first attachment is not to this region.
+    /// [`Self::task`] for a thread whose first attachment, if it has one, is not to this region.
     #[inline(never)]
-    fn task_of_many(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
+    fn task_slow(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
         match self.attached_task(me) {
             Some(task) => Ok(task),

@@ -212,6 +212,12 @@ impl Member {
         self.identity
     }
 
+    /// Whether the region is that of the thread's first attachment.
+    #[inline]
+    pub fn is_in_first_region(self) -> bool {
+        self.index == 0
+    }
+
     /// Counts a lock that a guard has acquired.
     pub fn acquired(self) {
         let held = &self.record.held[self.index].lending;

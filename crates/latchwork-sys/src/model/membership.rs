@@ -53,6 +53,10 @@ impl Member {
         mortal::identity()
     }
 
+    pub fn is_in_first_region(self) -> bool {
+        true
+    }
+
     pub fn acquired(self) {}
 
     pub fn released(self) {}

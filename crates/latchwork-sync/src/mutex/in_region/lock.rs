@@ -167,9 +167,10 @@ impl<P: RegionProtocol> InRegion<P> {
         take: impl FnOnce(Member) -> Result<Acquired, RawError>,
     ) -> Result<(Acquired, Member), RawError> {
         let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
-        // A thread's first lock call, and one in another region than its first, come here although the lock may be free.
-        // A compare-and-swap that fails would take the cache line away from the owner. Acquire: as in `acquire_free`.
-        let is_free = self.word.load(Ordering::Relaxed) == 0
+        // A thread's first lock call, and one in another region than its first, come here although the lock may be free. In
+        // the thread's first region another compare-and-swap that fails would only take the cache line from the owner again.
+        // Acquire: as in `acquire_free`.
+        let is_free = (!me.is_in_first_region() || self.word.load(Ordering::Relaxed) == 0)
             && self
                 .word
                 .compare_exchange(0, me.identity(), Ordering::Acquire, Ordering::Relaxed)

@@ -84,35 +84,43 @@ impl<'a> Word<'a> {
     /// Takes the word for the calling task.
     #[inline]
     fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
-        if wait_mode.is_try() {
-            // Relaxed: only a compare-and-swap acquires the lock.
-            return self.take_from(self.word().load(Ordering::Relaxed), me, wait_mode);
+        // Relaxed: only a compare-and-swap acquires the lock.
+        let word = self.word().load(Ordering::Relaxed);
+        if wait_mode.is_try() || owner_of(word) == me.identity() {
+            return self.take_from(word, me, wait_mode);
         }
         let _collision = rest_if_contended(REST);
-        let word = self.poll();
-        // A free lock with whole data, for which no task had to sleep.
-        if word == 0 && self.replace(0, me.identity()).is_ok() {
-            return Ok(Acquired::Clean);
-        }
+        let mut left = HAND_OVER;
+        let word = loop {
+            let word = self.poll(&mut left);
+            if word != 0 {
+                break word;
+            }
+            // Free, with whole data; and this task has not slept.
+            match self.replace(0, me.identity()) {
+                Ok(()) => return Ok(Acquired::Clean),
+                Err(now) if left == 0 => break now,
+                Err(_) => {}
+            }
+        };
         self.take_from(word, me, wait_mode)
     }
 
     /// Polls while a task holds the lock and none sleeps: if others sleep already, the lock is held for longer than polls
-    /// last. Returns the last value read.
+    /// last. Takes its pauses from those that are `left`. Returns the last value read.
     #[inline]
-    fn poll(&self) -> u64 {
-        let mut left = HAND_OVER;
+    fn poll(&self, left: &mut u32) -> u64 {
         loop {
             // Relaxed: only a compare-and-swap acquires the lock.
             let word = self.word().load(Ordering::Relaxed);
-            if !is_held(word) || word & WAITERS != 0 || left == 0 {
+            if !is_held(word) || word & WAITERS != 0 || *left == 0 {
                 return word;
             }
-            left = left.saturating_sub(pause(HAND_OVER - left));
+            *left = left.saturating_sub(pause(HAND_OVER - *left));
         }
     }
 
-    /// As [`Self::take`], for a task that has read this `word`, and does not poll before it sleeps.
+    /// As [`Self::take`], for a task that has read this `word`, and does not poll before its first sleep.
     #[inline(never)]
     fn take_from(
         &self,
@@ -188,12 +196,14 @@ impl<'a> Word<'a> {
             check_end(ended, wait_mode)?;
             others = unless_fault!(RegionTakerForgetsSleepers, WAITERS, 0);
             let owner = owner_of(word);
-            word = self.poll();
-            if owner_of(word) != owner {
+            // Relaxed, as in `take`.
+            let now = self.word().load(Ordering::Relaxed);
+            if owner_of(now) != owner {
                 sleep = Some(after_other_owner(how, ended));
             } else if ended == Wait::TimedOut {
                 sleep = Some(Sleep::Watch);
             }
+            word = self.poll(&mut { HAND_OVER });
         }
     }
 
