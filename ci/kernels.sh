@@ -22,8 +22,8 @@
 # Variables: LATCHWORK_KERNELS, the cache (~/.cache/latchwork-kernels); LATCHWORK_KERNELS_LIMIT, the seconds that a
 # machine may run (7200), or with --quick all of it (600); LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after
 # which it counts as hung (600; with many kills or --long 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that
-# say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17, with --sweep 2),
-# LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
+# say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17) and
+# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
 # machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an earlier build of the same sources
 # (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill at
 # each instruction then has fewer to step through.
@@ -90,8 +90,8 @@ commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno -- . '
 # What identifies the library and its tests.
 tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git hash-object --stdin | cut -c1-12)
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
-case $kind in storm) kills=17 ;; sweep) kills=2 ;; *) kills=0.05 ;; esac
-kills=${LATCHWORK_KILLS:-$kills}
+kills=${LATCHWORK_KILLS:-$([ "$kind" = storm ] && echo 17 || echo 0.05)}
+points=${LATCHWORK_POINTS:-$([ "$kind" = sweep ] && echo 2 || echo "$kills")}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
@@ -165,7 +165,8 @@ latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
 {
     # (A fault's build has no command.)
     echo "LATCHWORK=$latchwork CRATES=$source/crates"
-    echo "export LATCHWORK_KILLS=$kills LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
+    echo "export LATCHWORK_KILLS=$kills LATCHWORK_POINTS=$points LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
+    [ -z "${LATCHWORK_RECOVERIES:-}" ] || echo "export LATCHWORK_RECOVERIES=$LATCHWORK_RECOVERIES"
     echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
     [ -z "${LATCHWORK_SEED:-}" ] || echo "export LATCHWORK_SEED=$LATCHWORK_SEED"
 } >"$work/run.conf"
@@ -215,7 +216,7 @@ for kernel in $kernels; do
             echo "date $date"
             echo "commit $commit"
             echo "tree $tree"
-            echo "kills $kills"
+            if [ "$kind" = sweep ]; then echo "kills $points"; else echo "kills $kills"; fi
             sed 's/ .*//' "$work/run.list" | ci/kernels/collect.sh "$log" "$status"
         } >"$report"
         cat "$report"

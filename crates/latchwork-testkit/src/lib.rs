@@ -24,6 +24,7 @@
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
 //! `LATCHWORK_KILLS` multiplies the number of kills, 1 by default;
 //! `LATCHWORK_POINTS` multiplies the kills of [`step`] in its place;
+//! `LATCHWORK_RECOVERIES` is the share of operations of which [`step`] also kills tasks that recover (0 to 1);
 //! `LATCHWORK_STRESS_SECONDS` is how long the mixed stress test goes on, 3 by default, 600 in the long run;
 //! `LATCHWORK_MESSAGES` is how many messages `kill_queue` counts, 100,000 by default;
 //! `LATCHWORK_KILL_REPORT` names a file to which [`step`] appends what it has tried, as JSON;

@@ -56,8 +56,8 @@ pub fn each_instruction<W, O: Outcome>(
     Rounds::new(trial, name, parts).run(None)
 }
 
-/// As [`each_instruction`]; in further rounds a second task is killed, as it recovers from the death of the first: in a long
-/// run, and else in one operation of 32.
+/// As [`each_instruction`]; in further rounds a second task is killed, as it recovers from the death of the first, in as many
+/// of the operations as [`Trial::share_of_recoveries`] says.
 ///
 /// `recover` runs in a fork, after the operation was killed, and calls [`Span::run`] once: it does what brings to light that
 /// a task died, and repairs what it left. It is killed at one of its instructions, and then `check` has the state that both

@@ -67,6 +67,14 @@ impl Trial {
         self.points_factor() > 1.0
     }
 
+    /// Of how many operations tasks are killed as they recover from a kill, as a share: `LATCHWORK_RECOVERIES`, or else all of
+    /// them in a long run, and one in 32 in another.
+    #[must_use]
+    pub fn share_of_recoveries(&self) -> f64 {
+        let usual = if self.is_long() { 1.0 } else { 1.0 / 32.0 };
+        factor("LATCHWORK_RECOVERIES").unwrap_or(usual)
+    }
+
     fn points_factor(&self) -> f64 {
         let points = factor("LATCHWORK_POINTS");
         points.or(factor("LATCHWORK_KILLS")).unwrap_or(1.0)

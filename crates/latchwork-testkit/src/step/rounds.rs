@@ -19,10 +19,6 @@ pub(super) static VICTIMS: AtomicU64 = AtomicU64::new(0);
 /// How many recoverers are killed. A long run kills as many as it uses points of an operation.
 const RECOVERERS: u64 = 24;
 
-/// Of so many operations one has its recoverers killed, at random, but in a long run each: a walk through a recovery takes as
-/// long as a hundred kills.
-const SHARE: u32 = 32;
-
 /// After how many kills of the operation a recovery is looked for that can be stepped through.
 const TRIES: usize = 5;
 
@@ -79,7 +75,8 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
                 _ => self.covered.killed_at += 1,
             }
         }
-        let is_due = self.trial.is_long() || rng.u32(..SHARE) == 0;
+        // A walk through a recovery takes as long as hundreds of kills.
+        let is_due = rng.f64() < self.trial.share_of_recoveries();
         if let Some(recover) = recover.filter(|_| is_due) {
             self.recoveries(&places, recover, &mut rng)?;
         }
