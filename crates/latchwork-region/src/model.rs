@@ -41,6 +41,6 @@ impl Events {
             let (ended, _) = futex::wait_high(word, seen, u32::MAX, Sharing::Shared, deadline);
             (ended != Wait::TimedOut).then_some(()).ok_or(())
         };
-        self.0.receive(condition(events), sleep).ok()
+        self.0.receive(condition(events), None, sleep).ok()
     }
 }

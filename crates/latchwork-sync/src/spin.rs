@@ -16,12 +16,12 @@
 //! Test and test-and-set on one word: 0 is free, 1 is held. Lock: swap 1, Acquire; unlock: store 0, Release.
 //! *When not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or
 //! spin for ever. After a burst of 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
-//! run. A real-time waiter sleeps for 100 µs instead: a yield would not let an owner of lower priority run, which it may
-//! keep off its CPU. *Owner death:* the lock stays held. *Frozen:* size 4, zero = free.
+//! run. It sleeps for 100 µs instead where a yield would let other programs work for a whole time slice; and a real-time
+//! waiter does, since a yield would not let an owner of lower priority run, which it may keep off its CPU. *Owner death:* the lock stays held. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::backoff::Burst;
+use crate::backoff::{Burst, yield_if_brief};
 use crate::hook::Traits;
 use crate::mutex::RawLock;
 use crate::sys::futex_pi::{is_real_time, let_others_run};
@@ -63,10 +63,8 @@ impl Spin {
             if deadline.is_some_and(Deadline::has_passed) {
                 return false;
             }
-            if *sleeps.get_or_insert_with(is_real_time) {
+            if *sleeps.get_or_insert_with(is_real_time) || !yield_if_brief() {
                 let_others_run();
-            } else {
-                crate::sys::thread::yield_cpu();
             }
         }
     }

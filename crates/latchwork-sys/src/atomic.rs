@@ -11,7 +11,7 @@ pub use core::sync::atomic::{
 };
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{Ordering, fence};
+pub use loom::sync::atomic::{AtomicU8, Ordering, fence};
 #[cfg(loom)]
 pub use of_loom::{AtomicU32, AtomicU64};
 

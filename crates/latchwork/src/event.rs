@@ -273,7 +273,8 @@ impl<'r> Events<'r> {
         }
         let set = self.set_of(task.owner().slot());
         let site = Site::caller();
-        let taken = set.receive(condition, |word, seen| {
+        let turns = Some(&task.slot.takes_turns);
+        let taken = set.receive(condition, turns, |word, seen| {
             #[allow(unsafe_code, reason = "half of a word, for a wait")]
             // SAFETY: the half is slept on, and not accessed.
             let half = unsafe { futex::high_word(word) };

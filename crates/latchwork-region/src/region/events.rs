@@ -61,8 +61,8 @@
 //! *Checked by:* `tests/loom_event.rs` (one task, one and two senders, any and all, deadlines, spurious wake-ups, a
 //! stale sender, repeated events), each with a negative twin; owner deaths by `tests/kill_event.rs`.
 
-use crate::atomic::{AtomicPair, AtomicU64, Ordering, spin_hint, unless_fault};
-use crate::backoff::EVENTS;
+use crate::atomic::{AtomicPair, AtomicU8, AtomicU64, Ordering, unless_fault};
+use crate::backoff::ExponentialBackoff;
 use crate::sys::futex::{self, Sharing};
 
 /// The condition that a task waits for; by default none.
@@ -277,11 +277,12 @@ impl Set {
     }
 
     /// Takes the wanted events as soon as they meet the condition. `sleep` sleeps while the high half of the word has
-    /// the given value, or returns an error to end the wait. For the owning task.
+    /// the given value, or returns an error to end the wait. `turns`: see [`ExponentialBackoff::poll`]. For the owning task.
     #[inline]
     pub fn receive<E>(
         &self,
         condition: Condition,
+        turns: Option<&AtomicU8>,
         sleep: impl FnMut(&AtomicU64, u64) -> Result<(), E>,
     ) -> Result<u32, E> {
         loop {
@@ -302,7 +303,7 @@ impl Set {
                 ..now.ended()
             };
             if self.take_step(now, waiting) {
-                return self.receive_given(sleep);
+                return self.receive_given(turns, sleep);
             }
         }
     }
@@ -319,16 +320,12 @@ impl Set {
     /// Waits until a send has met the published condition.
     fn receive_given<E>(
         &self,
+        turns: Option<&AtomicU8>,
         mut sleep: impl FnMut(&AtomicU64, u64) -> Result<(), E>,
     ) -> Result<u32, E> {
         // Relaxed: `end_wait` reads the state again.
         let has_some = || given(self.words.load_second(Ordering::Relaxed)) != 0;
-        for _ in 0..EVENTS {
-            if has_some() {
-                break;
-            }
-            spin_hint();
-        }
+        ExponentialBackoff::None.poll(0, turns, has_some);
         let mut known = self.load();
         while known.given == 0 {
             let asleep = State {

@@ -3,16 +3,16 @@
 //!
 //! A poll costs processor time that other tasks could use, and takes the cache line from the task that is about to
 //! write it. A sleep costs a system call, a wake-up, and the time in which no task has the lock. A wait polls by one of
-//! the policies below, and then sleeps. (A spinlock's waiter never sleeps: it repeats its burst after a yield.)
+//! the policies below, and then sleeps. (A spinlock's waiter repeats its burst after a yield, or a short sleep.)
 //!
 //! | policy | used by | what it does |
 //! | --- | --- | --- |
-//! | spin | every wait; alone: events, and a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls, ever more of them ([`FIRST_POLLS`], [`pause`]) |
-//! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
+//! | spin | every wait; alone: a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls, ever more of them ([`FIRST_POLLS`], [`pause`]) |
+//! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]). Where other tasks need the processor for themselves, it polls on the first time, and then sleeps ([`yield_or_sleep`]) |
 //! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores, waiters for a writer that runs | a process learns for each lock whether polls pay ([`Budget`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond before the first one, where tasks collide often and it pays ([`rest_if_contended`]) |
-//! | exponential | message queues | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`ExponentialBackoff`]) |
+//! | exponential | message queues, events | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`ExponentialBackoff`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline ([`poll_briefly`]) |
 //!
 //! Tasks on the same processor: the first yield hands the processor over. Tasks of different processes: the same
@@ -27,7 +27,6 @@
 
 #[cfg(not(loom))]
 mod budget;
-#[cfg(not(loom))]
 mod exponential;
 #[cfg(not(loom))]
 mod learned;
@@ -41,15 +40,14 @@ mod yields;
 #[cfg(loom)]
 use of_models::note_interval;
 #[cfg(loom)]
-pub use of_models::{Budget, rest_if_contended, yield_if_brief};
+pub use of_models::{Budget, Then, rest_if_contended, yield_if_brief, yield_or_sleep};
 #[cfg(not(loom))]
 use rest::note_interval;
 #[cfg(not(loom))]
 pub use {
     budget::Budget,
-    exponential::ExponentialBackoff,
     rest::rest_if_contended,
-    yields::{Burst, poll_briefly, yield_if_brief},
+    yields::{Burst, Then, poll_briefly, yield_if_brief, yield_or_sleep},
 };
 
 /// Models do not poll.
@@ -82,9 +80,20 @@ mod of_models {
     pub fn yield_if_brief() -> bool {
         false
     }
+
+    #[derive(PartialEq)]
+    pub enum Then {
+        Yielded,
+        Sleep,
+    }
+
+    pub fn yield_or_sleep(_: bool) -> Then {
+        Then::Yielded
+    }
 }
 
 use crate::atomic::spin_hint;
+pub use exponential::ExponentialBackoff;
 
 /// `number` polls, or none in a model.
 const fn polls(number: u32) -> u32 {
@@ -106,8 +115,6 @@ pub const TOP_WAITER: u32 = polls(500);
 pub const BEFORE_QUEUE: u32 = polls(1640);
 /// Polls of a semaphore's waiter for its own hand-over: about what a sleep and a wake-up cost.
 pub const IN_QUEUE: u32 = polls(150);
-/// Polls of a task that waits for events.
-pub const EVENTS: u32 = polls(300);
 
 /// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
 /// on both processors, and the time in which no task has the lock. (With 3 here, two tasks that pass three throughput
@@ -130,13 +137,16 @@ const FIRST_YIELD: u32 = 30;
 /// Polls from one yield to the next.
 const NEXT_YIELD: u32 = 100;
 
+/// More pauses than any wait makes: see [`pause`].
+const ALL: u32 = 1 << 30;
+
 /// The interval between two polls is so large a part of the time that the wait has polled for.
 const PART: u32 = 4;
 /// The longest interval between two polls, in pauses.
 const LONGEST_INTERVAL: u32 = 64;
 
 /// Passes the time until the next poll of a wait that has polled for the time of `polls` pauses. Returns the number of
-/// pauses that it made.
+/// pauses that it made; or, where the wait is to [sleep](Then::Sleep), more than any wait makes, so that it ends its polls.
 ///
 /// A poll takes the lock's cache line from the processor of the owner, which then needs as long for its next access to
 /// the lock as for some ten uses without polls. So the interval grows with the wait, which becomes a quarter longer at
@@ -153,8 +163,13 @@ pub fn pause(polls: u32) -> u32 {
     for _ in 0..pauses {
         spin_hint();
     }
-    note_interval(cfg!(not(loom)) && contains_yield(polls, pauses) && yield_if_brief());
-    pauses
+    if cfg!(loom) || !contains_yield(polls, pauses) {
+        note_interval(false);
+        return pauses;
+    }
+    let then = yield_or_sleep(polls < NEXT_YIELD);
+    note_interval(then == Then::Yielded);
+    if then == Then::Sleep { ALL } else { pauses }
 }
 
 /// Whether the interval of so many pauses, after so many polls, contains the time of a yield.
@@ -167,18 +182,20 @@ const fn contains_yield(polls: u32, pauses: u32) -> bool {
 }
 
 /// As [`pause`], with one pause, or one yield, between two polls: where the owner hands over to this waiter, the first
-/// moment counts.
+/// moment counts. Returns whether to poll on.
 #[inline]
-pub fn pause_once(polls: u32) {
-    if cfg!(not(loom)) && polls % NEXT_YIELD == FIRST_YIELD && yield_if_brief() {
-        return;
+pub fn pause_once(polls: u32) -> bool {
+    if cfg!(not(loom)) && polls % NEXT_YIELD == FIRST_YIELD {
+        return yield_or_sleep(polls == FIRST_YIELD) != Then::Sleep;
     }
     spin_hint();
+    true
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::sys::own_record::with_habits;
 
     #[test]
     fn yields_come_at_the_same_times_whatever_the_intervals() {
@@ -203,6 +220,8 @@ mod tests {
     fn a_wait_becomes_a_quarter_longer_at_most() {
         let mut polls = 0;
         while polls < 1000 {
+            // Other programs may need the processor.
+            with_habits(|mine| mine.yields_from.set(0));
             let pauses = pause(polls);
             assert!(pauses == 1 || pauses <= polls / 4 && pauses <= LONGEST_INTERVAL);
             polls += pauses;

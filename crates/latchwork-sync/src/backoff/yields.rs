@@ -1,31 +1,65 @@
 //! Yields to the owner, unless other tasks need the processor for themselves; and bursts, which are without a yield.
 
+use super::speed::ticks_in;
 use crate::atomic::spin_hint;
-use crate::sys::clock::coarse;
+use crate::sys::clock::{coarse, ticks};
 use crate::sys::own_record::with_habits;
 
-/// Number of yields that a thread skips after a long one. (4 tasks beside 4 programs that spin, 2 processors:
-/// throughput and wait-wake locks did 0.6 to 0.8 of the work of std's with all yields, and 0.9 to 1.1 with these yields
-/// skipped.)
-const SKIPPED_YIELDS: u32 = 64;
+/// After a long yield a thread makes no other one for so many times as long as that one took: it loses a 64th of its time to
+/// long yields at most.
+const APART: u64 = 64;
 
-/// Yields the processor, unless one of the thread's latest yields was a long one. Returns whether it did.
+/// Microseconds of a long yield, at least. (The kernel's clock tick also comes during short ones, now and then.)
+const LONG: u32 = 500;
+
+/// What a wait does where it would yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It has yielded.
+    Yielded,
+    /// It polls on, without a yield.
+    PollOn,
+    /// It ends its polls, and sleeps.
+    Sleep,
+}
+
+/// To be called where a wait would yield, for the `first` time or again.
 ///
-/// A yield is long if the kernel's clock tick came during it. The processor then went to tasks that need it for
-/// themselves, and not just to an owner that is about to release a lock. A sleep would have ended earlier.
+/// On a [crowded](is_crowded) processor it does not yield. It polls on until it would yield again, and then sleeps: if the
+/// owner runs on another processor, it is done by then, and if it waits for this one, it cannot run while the waiter polls.
+#[cold]
+pub fn yield_or_sleep(first: bool) -> Then {
+    if yield_if_brief() {
+        Then::Yielded
+    } else if first {
+        Then::PollOn
+    } else {
+        Then::Sleep
+    }
+}
+
+/// Yields the processor, unless it is [crowded](is_crowded). Returns whether it did.
+///
+/// After a long yield the thread yields no more for some time. The processor went to tasks that need it for themselves, and not
+/// just to an owner that is about to release a lock: the yield lasted for as long as their time slices, 3 to 4 ms. A sleep would have ended earlier: the kernel soon runs a task that it wakes, and lets one that yields wait for its
+/// turn.
 #[cold]
 pub fn yield_if_brief() -> bool {
-    let skipped = with_habits(|mine| mine.yields_left_out.get());
-    if skipped > 0 {
-        with_habits(|mine| mine.yields_left_out.set(skipped - 1));
+    if is_crowded() {
         return false;
     }
-    let began = coarse();
+    let (began, tick) = (coarse(), ticks());
     crate::sys::thread::yield_cpu();
-    if coarse() != began {
-        with_habits(|mine| mine.yields_left_out.set(SKIPPED_YIELDS));
+    let ended = coarse();
+    if ended != began && ticks().saturating_sub(tick) >= ticks_in(LONG) {
+        with_habits(|mine| mine.yields_from.set(ended + APART * (ended - began)));
     }
     true
+}
+
+/// Whether other tasks need the thread's processor for themselves: one of its latest yields was a long one.
+fn is_crowded() -> bool {
+    with_habits(|mine| coarse() < mine.yields_from.get())
 }
 
 /// Polls of a task whose peer is expected soon, before the task yields the processor: some 20 ns each.
@@ -68,6 +102,63 @@ impl Burst {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::{
+        ExponentialBackoff, FIRST_YIELD, HAND_OVER, NEXT_YIELD, pause, pause_once,
+    };
+    use crate::sys::scheduling::{affinity_of, set_affinity};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_wait_on_a_crowded_processor_ends_its_polls_where_it_would_yield_again() {
+        let life = || {
+            with_habits(|mine| mine.yields_from.set(u64::MAX));
+            assert!(is_crowded() && !yield_if_brief());
+            let mut passed = 0;
+            while passed < HAND_OVER {
+                assert!(passed <= FIRST_YIELD + NEXT_YIELD);
+                passed += pause(passed);
+            }
+            let end = FIRST_YIELD + NEXT_YIELD;
+            assert!((0..end).all(pause_once) && !pause_once(end));
+            let mut polls = 0;
+            let never = || {
+                polls += 1;
+                false
+            };
+            assert!(!ExponentialBackoff::None.poll(0, None, never));
+            assert!(polls < 2 * NEXT_YIELD, "{polls} polls");
+        };
+        std::thread::spawn(life).join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_whose_yields_let_another_task_work_for_itself_soon_makes_none() {
+        let ended = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // One processor, of those that the thread has.
+                let mut mask = affinity_of(0).unwrap();
+                let first = mask.iter().position(|word| *word != 0).unwrap();
+                let lowest = mask[first] & mask[first].wrapping_neg();
+                mask.fill(0);
+                mask[first] = lowest;
+                set_affinity(&mask).unwrap();
+                let other = scope.spawn(move || {
+                    while !ended.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+                let started = Instant::now();
+                while !is_crowded() && started.elapsed() < Duration::from_secs(120) {
+                    yield_if_brief();
+                }
+                ended.store(true, Relaxed);
+                other.join().unwrap();
+                assert!(is_crowded(), "no yield was long");
+            });
+        });
+    }
 
     #[test]
     fn a_burst_ends_with_the_first_value_or_the_last_poll() {

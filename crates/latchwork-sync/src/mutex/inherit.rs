@@ -206,9 +206,8 @@ impl<S: Sharing> InheritPlain<S> {
     fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
         slow_paths::acquisition();
         let (me, word) = (task_id(), self.word());
-        Ok(word.poll(me, 0..FIRST_POLLS, WAITERS, &mut 0)?
-            || !futex_pi::is_real_time()
-                && word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS, &mut 0)?
+        Ok(word.poll(me, 0..FIRST_POLLS, WAITERS)?
+            || !futex_pi::is_real_time() && word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS)?
             || word.sleep::<S>(deadline)?)
     }
 }

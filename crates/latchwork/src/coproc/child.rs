@@ -17,7 +17,7 @@
 use super::{Attribute, Ref, Request, record};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU32, AtomicUsize};
-use crate::backoff::poll_briefly;
+use crate::backoff::{poll_briefly, yield_if_brief};
 use crate::region::{AttachError, Region, has_messages};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
 use crate::sys::{futex, limits, process, scheduling, signals, thread};
@@ -169,10 +169,9 @@ fn poll_for_work(record: &Ref) {
     }
     let until = Deadline::after(BURST_GAP);
     while record.state() == record::AWAKE && !until.has_passed() {
-        if poll_briefly(|| record.state() != record::AWAKE) {
+        if poll_briefly(|| record.state() != record::AWAKE) || !yield_if_brief() {
             break;
         }
-        thread::yield_cpu();
     }
     let _ = step(record::AWAKE, record::READY);
 }

@@ -11,12 +11,11 @@
 use super::reap::{self, Unreaped};
 use super::{Attributes, JoinError, Ref, child, record};
 use crate::atomic::{AtomicU32, Ordering};
-use crate::backoff::poll_briefly;
+use crate::backoff::{poll_briefly, yield_if_brief};
 use crate::mutex::Mutex;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
-use crate::sys::thread;
 use crate::task;
 use crate::time::Deadline;
 use core::fmt;
@@ -278,8 +277,8 @@ impl Coproc {
             }
             // The kernel may have placed the coproc on this very processor, since the previous coproc has not left the
             // other one yet.
-            if !self.record.runs_elsewhere() {
-                thread::yield_cpu();
+            if !self.record.runs_elsewhere() && !yield_if_brief() {
+                break;
             }
         }
         if let Some((word, value)) = inner.life_word(task) {

@@ -96,12 +96,15 @@ use super::{deadlock, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::backoff::pause_once;
 use crate::region::{Inner, Parked};
+use crate::sys::thread::yield_cpu;
 use crate::time::Deadline;
 use core::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The number of a spinning waiter's polls from one read of the clock to the next.
 const POLLS_PER_CLOCK_READ: u32 = 100;
+/// On a crowded processor, of how many yields a spinning waiter makes one.
+const RARELY: u32 = 64;
 
 /// Obtains the semaphore. `ceiling_on`: the ceiling of a CPU.
 #[cold]
@@ -235,7 +238,10 @@ fn wait(
             if is_late {
                 return cancel_wait(access, Refusal::TimedOut);
             }
-            pause_once(polls);
+            // By the protocol it spins on a crowded processor, too. It yields there, but rarely.
+            if !pause_once(polls) && (polls / POLLS_PER_CLOCK_READ).is_multiple_of(RARELY) {
+                yield_cpu();
+            }
             polls = polls.wrapping_add(1);
         } else if tasks.park(&caller.record.word, word, deaths, deadline) == Parked::TimedOut {
             return cancel_wait(access, Refusal::TimedOut);

@@ -84,9 +84,8 @@ impl AdaptiveSpin {
                 return false;
             }
         }
-        pause_once(self.polls);
         self.polls += 1;
-        true
+        pause_once(self.polls - 1)
     }
 
     /// Records the end of the polling, and whether it got the semaphore.

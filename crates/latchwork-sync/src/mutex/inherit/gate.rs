@@ -109,18 +109,16 @@ pub(in crate::mutex) fn lock_slowly<S: Sharing, const ROBUST: bool>(
     me: u32,
     deadline: Option<Deadline>,
 ) -> Taken {
-    if word.poll(me, 0..FIRST_POLLS, 0, &mut 0)? {
+    if word.poll(me, 0..FIRST_POLLS, 0)? {
         return Ok(true);
     }
     if futex_pi::is_real_time() {
         return word.sleep::<S>(deadline);
     }
     let budget = Budget::at(core::ptr::from_ref(word.0).addr(), INHERIT_SLEEP);
-    let mut polls = 0;
     // A newcomer polls also while a task sleeps on the word: the kernel passes the word on once, and then it is free.
     let taken = !budget.is_spent()
-        && (word.poll(me, FIRST_POLLS..HAND_OVER, 0, &mut polls)?
-            || yield_and_poll(word, me, deadline, &mut polls)?);
+        && (word.poll(me, FIRST_POLLS..HAND_OVER, 0)? || yield_and_poll(word, me, deadline)?);
     if taken {
         return Ok(true);
     }
@@ -133,12 +131,13 @@ fn yield_and_poll<const ROBUST: bool>(
     word: Word<'_, ROBUST>,
     me: u32,
     deadline: Option<Deadline>,
-    polls: &mut u32,
 ) -> Taken {
     let end = end_of_nap(MAX_YIELD_TIME, deadline);
     for _ in 0..YIELDS {
-        yield_if_brief();
-        if word.poll(me, 0..POLLS_AFTER_YIELD, 0, polls)? {
+        if !yield_if_brief() {
+            break;
+        }
+        if word.poll(me, 0..POLLS_AFTER_YIELD, 0)? {
             return Ok(true);
         }
         if is_over(end) {
@@ -158,7 +157,7 @@ fn wait_behind_gate<S: Sharing, const ROBUST: bool>(
     let Some(entered) = gate.enter::<S>(me, deadline) else {
         return word.sleep::<S>(deadline);
     };
-    let waited = match word.poll(me, 0..HAND_OVER, WAITERS, &mut 0) {
+    let waited = match word.poll(me, 0..HAND_OVER, WAITERS) {
         Ok(false) => word.sleep::<S>(deadline),
         ended => ended,
     };

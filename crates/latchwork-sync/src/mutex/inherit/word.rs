@@ -118,8 +118,8 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
     }
 
     /// Polls the word, with pauses as after `polls.start` pauses, until it has made `polls.end` pauses in all, or the
-    /// word has one of the bits `until`. Adds the number of pauses to `made`.
-    pub(super) fn poll(&self, me: u32, polls: Range<u32>, until: u32, made: &mut u32) -> Taken {
+    /// word has one of the bits `until`.
+    pub(super) fn poll(&self, me: u32, polls: Range<u32>, until: u32) -> Taken {
         let mut passed = polls.start;
         while passed < polls.end {
             // Relaxed: only a compare-and-swap takes the word.
@@ -131,11 +131,7 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
                 TID_MASK => return Err(InheritFault::OwnerGone),
                 owner if owner == me => return Err(InheritFault::Deadlock),
                 _ if word & until != 0 => break,
-                _ => {
-                    let pauses = pause(passed);
-                    passed += pauses;
-                    *made += pauses;
-                }
+                _ => passed += pause(passed),
             }
         }
         Ok(false)
@@ -174,7 +170,7 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
     pub(super) fn try_contended<S: Sharing>(&self) -> Taken {
         let tried = match task_id() {
             0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
-            me => self.poll(me, 0..1, 0, &mut 0),
+            me => self.poll(me, 0..1, 0),
         };
         match tried {
             Err(InheritFault::Deadlock) => Ok(false),
