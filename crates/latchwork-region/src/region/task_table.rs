@@ -105,7 +105,7 @@ pub struct Slot {
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
     pub(super) shares_process: AtomicU8,
-    /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
+    /// What the task has learned about its partners in exchanging messages and events. Only the task itself uses it.
     pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
     /// uses it.

@@ -65,8 +65,10 @@ impl ExponentialBackoff {
         let mut yielded = takes_turns;
         loop {
             if ready() {
+                // Without a pause it has learned nothing.
                 if let Some(turns) = turns
                     && yielded != took_turns
+                    && pauses > 0
                 {
                     turns.store(u8::from(yielded), Relaxed);
                 }

@@ -12,8 +12,8 @@
 //! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores, waiters for a writer that runs | a process learns for each lock whether polls pay ([`Budget`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond before the first one, where tasks collide often and it pays ([`rest_if_contended`]) |
-//! | exponential | message queues, events | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`ExponentialBackoff`]) |
-//! | meeting | coprocs | a few polls, then a yield, up to a deadline ([`poll_briefly`]) |
+//! | exponential | message queues, events | one, two, four … pauses between two polls, since each poll takes the cache line from the peer (but always one where the peer does not write it); and yields ([`ExponentialBackoff`]) |
+//! | meeting | coprocs | a few polls, then a yield, up to a deadline, or until a yield would not be brief ([`poll_briefly`]) |
 //!
 //! Tasks on the same processor: the first yield hands the processor over. Tasks of different processes: the same
 //! policies; the lock keeps none of their data. Real-time tasks: a yield reaches tasks of the same priority only. Locks
@@ -138,7 +138,7 @@ const FIRST_YIELD: u32 = 30;
 const NEXT_YIELD: u32 = 100;
 
 /// More pauses than any wait makes: see [`pause`].
-const ALL: u32 = 1 << 30;
+pub const ALL: u32 = 1 << 30;
 
 /// The interval between two polls is so large a part of the time that the wait has polled for.
 const PART: u32 = 4;
@@ -146,7 +146,8 @@ const PART: u32 = 4;
 const LONGEST_INTERVAL: u32 = 64;
 
 /// Passes the time until the next poll of a wait that has polled for the time of `polls` pauses. Returns the number of
-/// pauses that it made; or, where the wait is to [sleep](Then::Sleep), more than any wait makes, so that it ends its polls.
+/// pauses that it made; or, where the wait is to [sleep](Then::Sleep), [`ALL`] of them, so that it ends its polls. (A waiter that watches whether the
+/// owner runs looks then, and polls on if it does.)
 ///
 /// A poll takes the lock's cache line from the processor of the owner, which then needs as long for its next access to
 /// the lock as for some ten uses without polls. So the interval grows with the wait, which becomes a quarter longer at

@@ -3,14 +3,16 @@
 use super::speed::ticks_in;
 use crate::atomic::spin_hint;
 use crate::sys::clock::{coarse, ticks};
+use crate::sys::futex_pi::is_deadline_task;
 use crate::sys::own_record::with_habits;
 
-/// After a long yield a thread makes no other one for so many times as long as that one took: it loses a 64th of its time to
-/// long yields at most.
+/// After a long yield a thread makes no other one for so many times as long as that one took, by the kernel's clock ticks.
 const APART: u64 = 64;
-
-/// Microseconds of a long yield, at least. (The kernel's clock tick also comes during short ones, now and then.)
+/// Microseconds of a long yield, at least. (The kernel's clock tick also comes during short ones, now and then. Without a
+/// counter of ticks, those are taken for long ones.)
 const LONG: u32 = 500;
+/// Nanoseconds of a long yield that count, at most: in a longer one the thread was stopped, or its machine was.
+const MOST_NS: u64 = 16_000_000;
 
 /// What a wait does where it would yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +27,9 @@ pub enum Then {
 
 /// To be called where a wait would yield, for the `first` time or again.
 ///
-/// On a [crowded](is_crowded) processor it does not yield. It polls on until it would yield again, and then sleeps: if the
-/// owner runs on another processor, it is done by then, and if it waits for this one, it cannot run while the waiter polls.
+/// On a [crowded](is_crowded) processor it does not yield. It polls on until it would yield again, and then sleeps: an owner
+/// that runs on another processor is mostly done by then, and one that waits for this processor cannot run while the waiter
+/// polls.
 #[cold]
 pub fn yield_or_sleep(first: bool) -> Then {
     if yield_if_brief() {
@@ -41,8 +44,8 @@ pub fn yield_or_sleep(first: bool) -> Then {
 /// Yields the processor, unless it is [crowded](is_crowded). Returns whether it did.
 ///
 /// After a long yield the thread yields no more for some time. The processor went to tasks that need it for themselves, and not
-/// just to an owner that is about to release a lock: the yield lasted for as long as their time slices, 3 to 4 ms. A sleep would have ended earlier: the kernel soon runs a task that it wakes, and lets one that yields wait for its
-/// turn.
+/// just to an owner that is about to release a lock: the yield lasted for as long as their time slices, 3 to 4 ms. A sleep
+/// would have ended earlier: the kernel soon runs a task that it wakes, and lets one that yields wait for its turn.
 #[cold]
 pub fn yield_if_brief() -> bool {
     if is_crowded() {
@@ -52,14 +55,24 @@ pub fn yield_if_brief() -> bool {
     crate::sys::thread::yield_cpu();
     let ended = coarse();
     if ended != began && ticks().saturating_sub(tick) >= ticks_in(LONG) {
-        with_habits(|mine| mine.yields_from.set(ended + APART * (ended - began)));
+        let lasted = ended.saturating_sub(began).min(MOST_NS);
+        // A yield ends a deadline task's turn of this period: one is enough.
+        let is_last = is_deadline_task();
+        with_habits(|mine| {
+            mine.yields_from.set(ended + APART * lasted);
+            mine.never_yields.set(is_last);
+        });
     }
     true
 }
 
 /// Whether other tasks need the thread's processor for themselves: one of its latest yields was a long one.
 fn is_crowded() -> bool {
-    with_habits(|mine| coarse() < mine.yields_from.get())
+    with_habits(|mine| {
+        // A process in another time namespace may have the time of its parent.
+        let left = mine.yields_from.get().saturating_sub(coarse());
+        left != 0 && left <= APART * MOST_NS || mine.never_yields.get()
+    })
 }
 
 /// Polls of a task whose peer is expected soon, before the task yields the processor: some 20 ns each.
@@ -112,7 +125,11 @@ mod tests {
     #[test]
     fn a_wait_on_a_crowded_processor_ends_its_polls_where_it_would_yield_again() {
         let life = || {
-            with_habits(|mine| mine.yields_from.set(u64::MAX));
+            with_habits(|mine| {
+                mine.yields_from.set(coarse() + 2 * APART * MOST_NS);
+                assert!(!is_crowded());
+                mine.never_yields.set(true);
+            });
             assert!(is_crowded() && !yield_if_brief());
             let mut passed = 0;
             while passed < HAND_OVER {
@@ -150,12 +167,13 @@ mod tests {
                     }
                 });
                 let started = Instant::now();
-                while !is_crowded() && started.elapsed() < Duration::from_secs(120) {
+                let is_long = || with_habits(|mine| mine.yields_from.get() != 0);
+                while !is_long() && started.elapsed() < Duration::from_secs(120) {
                     yield_if_brief();
                 }
                 ended.store(true, Relaxed);
                 other.join().unwrap();
-                assert!(is_crowded(), "no yield was long");
+                assert!(is_long(), "no yield was long");
             });
         });
     }

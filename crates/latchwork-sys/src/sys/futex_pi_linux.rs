@@ -193,10 +193,18 @@ pub unsafe fn cmp_requeue_pi(
 
 /// Whether the calling task has a real-time policy of its own. (A task that was lent a priority has not.)
 pub fn is_real_time() -> bool {
+    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy())
+}
+
+/// Whether the calling thread has `SCHED_DEADLINE`.
+pub fn is_deadline_task() -> bool {
+    policy() == libc::SCHED_DEADLINE
+}
+
+fn policy() -> libc::c_int {
     // SAFETY: no preconditions; 0 is the calling thread.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) } as libc::c_int;
-    let policy = policy & !libc::SCHED_RESET_ON_FORK;
-    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
+    policy & !libc::SCHED_RESET_ON_FORK
 }
 
 /// Lets other tasks of any priority run before the next system call. (Not by a function of libc's that is a

@@ -24,6 +24,8 @@ pub struct Habits {
     pub steals: Cell<u32>,
     /// The coarse time from which the thread yields again, since a yield has lasted long.
     pub yields_from: Cell<u64>,
+    /// The thread had `SCHED_DEADLINE` when a yield was long.
+    pub never_yields: Cell<bool>,
     /// Waits for a peer in which the thread has yielded at once, since it last tried not to.
     pub turns: Cell<u8>,
     /// Waits for region locks that begin with a long nap, since a short one ended beside another owner.
@@ -82,7 +84,7 @@ pub enum Phase {
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_from: Cell::new(0), turns: Cell::new(0), long_waits: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_from: Cell::new(0), never_yields: Cell::new(false), turns: Cell::new(0), long_waits: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.

@@ -43,8 +43,8 @@
 //! ```
 //!
 //! *Waiting:* a task polls for some microseconds, and then sleeps through `region/park.rs`, which also notices deaths
-//! of tasks. Between polls it yields its CPU; it yields at once if a yield ended its last wait, since its peer then
-//! runs on the same CPU. `sleepers.rs` says why no wake-up is lost, and `waiters.rs` which receiver is served first.
+//! of tasks. Between polls it yields its CPU; mostly it yields at once if a yield ended its last wait, since its peer then
+//! runs on the same CPU. While other programs need the CPU, it does not yield. `sleepers.rs` says why no wake-up is lost, and `waiters.rs` which receiver is served first.
 //! *Fork:* the child is a task of its own; messages that its parent has in flight stay the parent's, and finishing one
 //! in the child aborts. *Signal handlers* must not use a queue that the interrupted code may be using, nor keep a
 //! message. *Cost:* a send or receive of a small message is one robust lock and unlock, and a copy; it makes no system

@@ -4,7 +4,7 @@
 use super::trace::{Acquisition, Counting, Entry, Event};
 use super::words::{Polls, Words, is_not_in_process, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
-use crate::backoff::{FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
+use crate::backoff::{ALL, FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
 use crate::mutex::{TID_MASK, Unfinished, WaitMode};
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
@@ -151,7 +151,10 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 return true;
             }
             if made >= most {
-                polls.end(false);
+                // Of polls that ended early nothing is learned.
+                if made < ALL {
+                    polls.end(false);
+                }
                 return false;
             }
             made += pause(made);

@@ -4,7 +4,7 @@
 use super::state::{STARVING, State, Waiter};
 use super::{Counting, RawRwLock};
 use crate::atomic::{Ordering, unless_fault};
-use crate::backoff::{Budget, HAND_OVER, SLEEP, pause};
+use crate::backoff::{ALL, Budget, HAND_OVER, SLEEP, pause};
 use crate::mutex::{OwnerMonitor, Unfinished, WaitMode, is_over};
 use crate::rwlock::Preference;
 use crate::rwlock::trace::{Acquisition, Entry, Event};
@@ -109,7 +109,9 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
                 left = HAND_OVER;
             }
             let passed = pause(polls);
-            polls = polls.saturating_add(passed);
+            if passed < ALL {
+                polls = polls.saturating_add(passed);
+            }
             left = left.saturating_sub(passed);
         };
         if let Some(watch) = watch
