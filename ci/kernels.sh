@@ -23,7 +23,8 @@
 # machine may run (7200), or with --quick all of it (600); LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after
 # which it counts as hung (600; with many kills or --long 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that
 # say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17) and
-# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
+# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000),
+# LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
 # machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an earlier build of the same sources
 # (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill at
 # each instruction then has fewer to step through.

@@ -17,7 +17,8 @@
 //! *When not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or
 //! spin for ever. After a burst of 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
 //! run. It sleeps for 100 µs instead where a yield would let other programs work for a whole time slice; and a real-time
-//! waiter does, since a yield would not let an owner of lower priority run, which it may keep off its CPU. *Owner death:* the lock stays held. *Frozen:* size 4, zero = free.
+//! waiter does, since a yield would not let an owner of lower priority run, which it may keep off its CPU.
+//! *Owner death:* the lock stays held. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering};

@@ -130,7 +130,7 @@ int lw_mutex_lock_interruptible(lw_plain_pi_mutex_t *) = delete; /* a kind that 
 int lw_mutex_lock_interruptible(lw_shared_plain_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
 int lw_mutex_lock_interruptible(lw_robust_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
 int lw_mutex_lock_interruptible(lw_recursive_mutex_t *) = delete; /* the recursive mutex has none */
-int lw_mutex_lock_interruptible(lw_spin_t *) = delete; /* a wait for a spinlock has no end but the lock */
+int lw_mutex_lock_interruptible(lw_spin_t *) = delete; /* a signal ends no wait for a spinlock */
 
 LW__RECOVERS(lw_robust_mutex)
 LW__RECOVERS(lw_robust_tp_mutex)

@@ -37,8 +37,8 @@ pub enum ExponentialBackoff {
 }
 
 impl ExponentialBackoff {
-    /// Polls until `ready` returns true, or a sleep would have cost less, or the task should yield to a crowded processor.
-    /// Returns whether `ready` returned true.
+    /// Polls until `ready` returns true, or a sleep would have cost less, or the wait is to [sleep](Then::Sleep) where it would
+    /// yield. Returns whether `ready` returned true.
     ///
     /// A peer may copy `bytes` of a message meanwhile. `turns` is what the task has learned about its peers, if it
     /// waits for them: 1 if its last wait ended with a yield. A task that shares a processor with a peer yields at

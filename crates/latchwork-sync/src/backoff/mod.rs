@@ -146,8 +146,8 @@ const PART: u32 = 4;
 const LONGEST_INTERVAL: u32 = 64;
 
 /// Passes the time until the next poll of a wait that has polled for the time of `polls` pauses. Returns the number of
-/// pauses that it made; or, where the wait is to [sleep](Then::Sleep), [`ALL`] of them, so that it ends its polls. (A waiter that watches whether the
-/// owner runs looks then, and polls on if it does.)
+/// pauses that it made; or, where the wait is to [sleep](Then::Sleep), [`ALL`] of them, so that it ends its polls. (A waiter
+/// that watches whether the owner runs looks then, and polls on if it does.)
 ///
 /// A poll takes the lock's cache line from the processor of the owner, which then needs as long for its next access to
 /// the lock as for some ten uses without polls. So the interval grows with the wait, which becomes a quarter longer at
