@@ -1,7 +1,7 @@
 //! Sleeping on a word, with or without a region that watches for deaths.
 //!
-//! A waiter sleeps on a word inside a region through that region, which wakes its sleepers when any of its tasks dies
-//! (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves no waiter asleep.
+//! A waiter sleeps on a word inside a region through that region, whose sleeps end when any of its tasks dies, or a few
+//! milliseconds later (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves no waiter asleep.
 //! Neither does a task that changed what the others wait for and was killed before it could notify them. Only *tasks*
 //! of the region are watched. A waiter becomes one here. A process that wakes others through references that it
 //! inherited, and has no thread that is a task, has to join (`latchwork::region::Region::join`) first. (A wake-up does
@@ -42,7 +42,7 @@ pub struct DeathWatch<'a> {
 }
 
 impl<'a> DeathWatch<'a> {
-    /// From here on every death ends [`Self::sleep`].
+    /// From here on every death ends a sleep.
     pub fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
         Self {
             word,
@@ -61,12 +61,23 @@ impl<'a> DeathWatch<'a> {
         self.deaths.is_some()
     }
 
-    /// Sleeps while the word holds `expected` and no task has died since `begin`; may wake up spuriously.
+    /// Sleeps while the word holds `expected` and no task has died since `begin`; may wake up spuriously. A death may end the
+    /// sleep some milliseconds late.
     pub fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
+        self.sleep_on(expected, deadline, false)
+    }
+
+    /// As [`Self::sleep`], but each death ends the sleep at once: for a wait that has slept before.
+    pub fn sleep_again(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
+        self.sleep_on(expected, deadline, true)
+    }
+
+    #[cfg_attr(loom, expect(unused_variables, reason = "models have no regions here"))]
+    fn sleep_on(&self, expected: u32, deadline: Option<Deadline>, has_slept: bool) -> Wait {
         #[cfg(not(loom))]
         if let Some(deaths) = self.deaths
             && let Some(hooks) = hooks()
-            && let Some(ended) = (hooks.sleep)(self.word, expected, deaths, deadline)
+            && let Some(ended) = (hooks.sleep)(self.word, expected, deaths, deadline, has_slept)
         {
             return ended;
         }
@@ -80,8 +91,9 @@ pub struct Hooks {
     /// Makes the calling thread a task of the region that a word lies in, and returns the number of deaths
     /// there. `None`: the word lies in no region, or the thread cannot become a task.
     pub deaths: fn(&AtomicU32) -> Option<u32>,
-    /// Sleeps on a word of a region, unless the number of deaths has changed; `None` as above.
-    pub sleep: fn(&AtomicU32, u32, u32, Option<Deadline>) -> Option<Wait>,
+    /// Sleeps on a word of a region, unless the number of deaths has changed; `None` as above. Whether the wait has slept
+    /// before is the last parameter.
+    pub sleep: fn(&AtomicU32, u32, u32, Option<Deadline>, bool) -> Option<Wait>,
 }
 
 #[cfg(not(loom))]

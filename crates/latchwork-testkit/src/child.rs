@@ -145,6 +145,12 @@ impl Child {
         is_in_futex(&format!("/proc/{}", self.pid))
     }
 
+    /// As [`is_in_region_sleep`].
+    #[must_use]
+    pub fn is_in_region_sleep(&self) -> bool {
+        is_in_region_sleep(self.pid)
+    }
+
     /// Whether a signal has stopped it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -201,17 +207,30 @@ fn state_in(directory: &str) -> Option<char> {
 
 /// Whether the task of this directory of /proc sleeps in a futex system call at this moment.
 pub(crate) fn is_in_futex(directory: &str) -> bool {
-    // The file says "running", or begins with the number of the system call, which the kernel gives only for a blocked
-    // task.
-    let call = std::fs::read_to_string(format!("{directory}/syscall")).unwrap_or_default();
-    let number = call
-        .split(' ')
-        .next()
-        .and_then(|number| number.parse::<i64>().ok());
+    let number = call_of_sleeper(directory).map(|(number, _)| number);
     [libc::SYS_futex, SYS_FUTEX_WAITV]
         .map(Some)
         .contains(&number)
-        && state_in(directory) == Some('S')
+}
+
+/// Whether a process sleeps in a region and a death there ends its sleep: it does not in the sleep by which a wait may begin, on
+/// at most two words.
+#[must_use]
+pub fn is_in_region_sleep(process: i32) -> bool {
+    call_of_sleeper(&format!("/proc/{process}"))
+        .is_some_and(|(number, words)| number == SYS_FUTEX_WAITV && words > 2)
+}
+
+/// The number of the system call in which the task sleeps, and the call's second argument.
+fn call_of_sleeper(directory: &str) -> Option<(i64, u64)> {
+    // The file says "running", or begins with the number of the system call, which the kernel gives only for a blocked
+    // task.
+    let call = std::fs::read_to_string(format!("{directory}/syscall")).ok()?;
+    let mut parts = call.split(' ');
+    let number = parts.next()?.parse().ok()?;
+    let second = parts.nth(1)?.strip_prefix("0x")?;
+    let second = u64::from_str_radix(second, 16).ok()?;
+    (state_in(directory) == Some('S')).then_some((number, second))
 }
 
 fn own_id() -> i32 {

@@ -61,7 +61,7 @@ mod thread_id;
 mod trial;
 mod watchdog;
 
-pub use child::{Child, Exit};
+pub use child::{Child, Exit, is_in_region_sleep};
 pub use compile::compile;
 pub use dying_thread::in_dying_thread;
 pub use fastrand;

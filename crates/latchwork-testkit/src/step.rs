@@ -205,6 +205,16 @@ impl Frozen {
     /// Runs `body` in a child until it sleeps in a futex call; `None` if tracing is forbidden.
     #[must_use]
     pub fn in_futex(trial: &Trial, body: impl FnOnce()) -> Option<Self> {
+        Self::asleep(trial, Child::is_in_futex, body)
+    }
+
+    /// Runs `body` in a child until it sleeps until a task of its region dies; `None` if tracing is forbidden.
+    #[must_use]
+    pub fn in_region_sleep(trial: &Trial, body: impl FnOnce()) -> Option<Self> {
+        Self::asleep(trial, Child::is_in_region_sleep, body)
+    }
+
+    fn asleep(trial: &Trial, sleeps: fn(&Child) -> bool, body: impl FnOnce()) -> Option<Self> {
         let Some(tracee) = Tracee::start(|span| span.run(body)) else {
             println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
             return None;
@@ -213,15 +223,19 @@ impl Frozen {
         // Each PTRACE_SYSCALL stops at the next entry into, or exit from, a system call.
         loop {
             tracee.resume(Resume::ToCall);
-            match tracee.wait_or_asleep(&alarm) {
-                None => {
+            let seen = match tracee.wait_or_asleep(&alarm) {
+                None if sleeps(&tracee.child) => {
                     return Some(Self {
                         child: tracee.child,
                         woken: false,
                     });
                 }
-                Some(Seen::Stopped(libc::SIGTRAP)) => {}
-                Some(other) => panic!("a child that was to sleep in a futex call: {other:?}"),
+                None => wait(tracee.child.pid(), 0),
+                Some(seen) => seen,
+            };
+            match seen {
+                Seen::Stopped(libc::SIGTRAP) => {}
+                other => panic!("a child that was to sleep in a futex call: {other:?}"),
             }
             trial.progress();
         }
@@ -276,6 +290,12 @@ impl Frozen {
             Seen::Stopped(libc::SIGTRAP)
         );
         self.woken
+    }
+
+    /// As [`is_in_region_sleep`](crate::is_in_region_sleep).
+    #[must_use]
+    pub fn is_in_region_sleep(&self) -> bool {
+        self.child.is_in_region_sleep()
     }
 
     /// Lets it continue.

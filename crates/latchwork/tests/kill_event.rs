@@ -27,7 +27,7 @@ fn receiver(trial: &Trial, region: &Region, name: &Name, receive: impl FnOnce())
         name.store(region.task_id().unwrap().to_raw(), SeqCst);
         receive();
     });
-    trial.wait_until(|| name.load(SeqCst) != 0 && child.is_in_futex());
+    trial.wait_until(|| name.load(SeqCst) != 0 && child.is_in_region_sleep());
     child
 }
 

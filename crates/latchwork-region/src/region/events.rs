@@ -34,7 +34,7 @@
 //! *No wake-up is lost.* The task sleeps on `given`, which the kernel compares with 0. The one send that gives makes
 //! it nonzero, and wakes the task if `sleeps` was set in the state that it replaced. If `sleeps` was not set, the
 //! task's own step that would set it fails, and the task reads the given events. If a sender that is a task of the
-//! region is killed between its send and the wake, the sleeper still wakes: it watches all life-words (`park.rs`).
+//! region is killed between its send and the wake, the sleeper still wakes: its sleep ends after a death (`park.rs`).
 //!
 //! *A deadline* that passes, or another end of the sleep: the task withdraws its condition by a compare-and-swap,
 //! which returns the events that were given before it. So a receive either times out or has its events, never both.

@@ -17,7 +17,7 @@
 //! | the caller's → 0 | the lookout, as its sleep ends; it then wakes one task that sleeps on the word |
 //! | a dead or leaving task's → 0 | its sweep, or the task as it leaves: a successor in the slot is no lookout |
 //!
-//! *There is a lookout while tasks sleep.* A task takes the post before it sleeps, if it is free; otherwise it sleeps on the
+//! *There is a lookout while tasks sleep* (except for the 4 ms by which a wait may begin: `park.rs`). A task takes the post before it sleeps, if it is free; otherwise it sleeps on the
 //! word, too, as the first of its words, and the kernel compares the word as it enqueues the task. The lookout gives the post
 //! up by a store and a wake-up. Whoever is woken on the word takes the post, if it is still free, and sleeps on. If that task is
 //! woken on another of its words at the same time, the kernel reports that one, since it comes later in the list; the task then
@@ -38,7 +38,8 @@
 //! sleep. If not, it checks them itself and takes the post. Two lookouts at a time do no harm. (If a lookout is stopped, and
 //! all other sleeps are shorter than that time, none of them checks.)
 //!
-//! *The time* is that of the monotonic clock, in milliseconds of 32 bits. Only differences count: after 49 days without a
+//! *The time* also says, in a region of any size, whether a wait may begin so; in a smaller one each sleeper checks all tasks,
+//! and stores the time. It is that of the monotonic clock, in milliseconds of 32 bits. Only differences count: after 49 days without a
 //! check one may come 100 ms late, and where time namespaces give tasks different clocks, checks come too often.
 //!
 //! *Checked by:* `lookout.rs` among the models of `latchwork-testkit`, and `tests/region_scale.rs`.
@@ -56,7 +57,7 @@ use core::time::Duration;
 pub(super) const NEIGHBOURS: usize = 16;
 
 /// The time between two checks of all tasks.
-const RECHECK: Duration = Duration::from_millis(100);
+pub(super) const RECHECK: Duration = Duration::from_millis(100);
 
 /// For each task of the table: the time after which a sleeper asks whether all were checked. (With a constant in place of it,
 /// the number of wake-ups would grow with the number of sleepers.)
@@ -91,10 +92,18 @@ impl Lookout {
     }
 
     /// How long ago all tasks were checked.
-    fn age(&self) -> Duration {
+    pub(super) fn age(&self) -> Duration {
         // Relaxed: the time orders nothing.
         let checked = self.checked.load(Ordering::Relaxed);
         Duration::from_millis(now().wrapping_sub(checked).into())
+    }
+
+    /// No task was dead at this time.
+    pub(super) fn all_were_alive(&self, now: u32) {
+        // Relaxed, as above. Most calls find the time there, and leave the cache line as it is.
+        if self.checked.load(Ordering::Relaxed) != now {
+            self.checked.store(now, Ordering::Relaxed);
+        }
     }
 
     fn wake_successor(&self) {
@@ -103,7 +112,7 @@ impl Lookout {
 }
 
 /// Milliseconds of the monotonic clock.
-fn now() -> u32 {
+pub(super) fn now() -> u32 {
     (coarse() / 1_000_000) as u32
 }
 
@@ -213,7 +222,7 @@ impl<'r> Post<'r> {
 
     /// The task has checked all tasks, and none is dead.
     pub(super) fn all_are_alive(&self) {
-        self.lookout.checked.store(now(), Ordering::Relaxed);
+        self.lookout.all_were_alive(now());
     }
 
     /// A wake-up on the word of the post has ended the sleep: the post may be free.

@@ -20,6 +20,19 @@
 //! (`region_lock.rs` among the models of `latchwork-testkit` finds this, if the count is left out, and so does
 //! `tests/region_slots.rs`.)
 //!
+//! *Sleeps that watch no task.* The kernel enqueues a sleeper on each of its words, one after the other, and takes it off again
+//! before it runs: with 100 tasks that takes five times as long as all else in a hand-over of a semaphore, and most waits
+//! are short. So if some task has checked all life-words in the last [`FIRST_SLEEP`], a wait begins with a sleep on its own words
+//! alone, for [`FIRST_SLEEP`] at most, and only then sleeps as above. Such a sleeper is enqueued on no life-word, so
+//! it consumes no wake-up of the kernel's for a death. Each death is noticed nevertheless:
+//! - A task that sleeps so as T dies checks when its time is over, at most [`FIRST_SLEEP`] after the death.
+//! - A wait that begins [`FIRST_SLEEP`] or more after the death begins with a check, unless another task has made one since
+//!   the death. So waits that are always short (since others end them, or signals, or their own deadlines) notice it, too.
+//! - A wait that begins sooner checks within twice that time, if it lasts so long.
+//!
+//! Time is counted by the kernel's coarse clock, so each of these may last longer by a tick of that clock. In a region of more
+//! tasks than one sleep can watch, the check of all life-words is the lookout's, which comes more rarely (`lookout.rs`).
+//!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
 //! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
 //!
@@ -32,22 +45,29 @@
 //! has received whatever it was granted before.
 //! The task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
 //! wake-up between the task's check of the word and its sleep has no effect. Deletions are rare; a wait that is not
-//! cancelled costs two reads of a thread-local variable.
+//! cancelled costs two reads of a thread-local variable. A task in the first sleep of its wait is not woken, but
+//! the wake-ups go on.
 //!
 //! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 #![allow(unsafe_code)]
 
-use super::lookout::{NEIGHBOURS, Post, Then};
+use super::lookout::{self, NEIGHBOURS, Post, Then};
 use super::task_table::{Life, life_of};
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sleep::Hooks;
 use crate::sys::cancellation;
 use crate::sys::each_thread::each_thread;
-use crate::sys::futex::{self, Wait};
+use crate::sys::futex::{self, Sharing, Wait};
 use crate::time::Deadline;
 use core::cell::Cell;
+use core::time::Duration;
 use std::sync::Arc;
+
+/// The longest sleep that watches no task. (`CONTRACT.md` states it.)
+const FIRST_SLEEP: Duration = Duration::from_millis(4);
+/// The most words of a wait.
+const MOST_WORDS: usize = 8;
 
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
@@ -58,8 +78,9 @@ impl Inner {
         self.header().deaths.load(Ordering::Acquire)
     }
 
-    /// Sleeps while each of `words` has its value and no task dies. At most 8 words. Also returns whether a wake-up
-    /// ended the sleep, on one of `words` or for a death.
+    /// Sleeps while each of `words` has its value and no task dies; whether a death ends the sleep at once or a few
+    /// milliseconds later, the head of the module says. At most 8 words. Also returns whether a wake-up ended the sleep, on
+    /// one of `words` or for a death.
     pub fn park(
         &self,
         task: Task<'_>,
@@ -67,7 +88,24 @@ impl Inner {
         deaths: u32,
         deadline: Option<Deadline>,
     ) -> (Parked, bool) {
-        debug_assert!(words.len() <= 8);
+        if self.was_just_checked()
+            && self.deaths() == deaths
+            && let Some(ended) = sleep_first(words, deadline)
+        {
+            return ended;
+        }
+        self.park_watching(task, words, deaths, deadline)
+    }
+
+    /// As [`Self::park`], but each death ends the sleep at once.
+    pub fn park_watching(
+        &self,
+        task: Task<'_>,
+        words: &[(&AtomicU32, u32)],
+        deaths: u32,
+        deadline: Option<Deadline>,
+    ) -> (Parked, bool) {
+        debug_assert!(words.len() <= MOST_WORDS);
         let mut post = Post::new(&self.header().lookout, task.owner().slot());
         loop {
             if let Some(ended) = self.park_once(task, words, deaths, deadline, &mut post) {
@@ -85,6 +123,8 @@ impl Inner {
         deadline: Option<Deadline>,
         post: &mut Post<'r>,
     ) -> Option<(Parked, bool)> {
+        // Before the check: a death after it may be one that the check does not see.
+        let now = lookout::now();
         let mut waits = [const { futex::WaitWord::new() }; futex::WAIT_MANY_MAX];
         let mut count = 0;
         let mut watch = |word| {
@@ -125,6 +165,9 @@ impl Inner {
             }
             watch(futex::shared_word(&slot.life.word, word));
         }
+        if watches_all {
+            self.header().lookout.all_were_alive(now);
+        }
         if self.deaths() != deaths {
             return Some((Parked::Again, false));
         }
@@ -164,6 +207,19 @@ impl Inner {
         (!by_limit).then_some((Parked::Again, woken.is_some()))
     }
 
+    /// Whether all tasks were checked so short a time ago that a wait may begin without a check.
+    fn was_just_checked(&self) -> bool {
+        // Relaxed: it only says which time applies.
+        let used = self.header().slots_used.load(Ordering::Relaxed) as usize;
+        let most = if used + MOST_WORDS < futex::WAIT_MANY_MAX {
+            FIRST_SLEEP
+        } else {
+            lookout::RECHECK
+        };
+        let age = self.header().lookout.age();
+        crate::atomic::unless_disabled!(WaitsBeginWithCheck, age < most, true)
+    }
+
     /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
     pub fn park_cancellable(
         &self,
@@ -189,16 +245,40 @@ pub(super) static HOOKS: Hooks = Hooks {
         inner.task().ok()?;
         Some(inner.deaths())
     },
-    sleep: |word, expected, deaths, deadline| {
+    sleep: |word, expected, deaths, deadline, has_slept| {
         let inner = containing(word)?;
         let task = inner.task().ok()?;
-        let (parked, _) = inner.park(task, &[(word, expected)], deaths, deadline);
+        let words = [(word, expected)];
+        let (parked, _) = if has_slept {
+            inner.park_watching(task, &words, deaths, deadline)
+        } else {
+            inner.park(task, &words, deaths, deadline)
+        };
         Some(match parked {
             Parked::Again => Wait::Again,
             Parked::TimedOut => Wait::TimedOut,
         })
     },
 };
+
+/// The sleep on the words alone; `None`: the task has to check the life-words now. So that a wait with a short deadline
+/// notices deaths, too, that is also so if the deadline has passed.
+fn sleep_first(words: &[(&AtomicU32, u32)], deadline: Option<Deadline>) -> Option<(Parked, bool)> {
+    debug_assert!(words.len() <= MOST_WORDS);
+    let end = Deadline::after(FIRST_SLEEP);
+    let until = Some(deadline.map_or(end, |deadline| deadline.min(end)));
+    let (ended, woken) = if let [(word, value)] = words {
+        futex::wait_woken(word, *value, Sharing::Shared, until)
+    } else {
+        let mut waits = [const { futex::WaitWord::new() }; MOST_WORDS];
+        for (wait, (word, value)) in waits.iter_mut().zip(words) {
+            *wait = futex::shared_word(word, *value);
+        }
+        let (ended, woken) = futex::wait_many_woken(&waits[..words.len()], until);
+        (ended, woken.is_some())
+    };
+    (ended != Wait::TimedOut).then_some((Parked::Again, woken))
+}
 
 fn containing(word: &AtomicU32) -> Option<Arc<Inner>> {
     Inner::containing(core::ptr::from_ref(word).addr())

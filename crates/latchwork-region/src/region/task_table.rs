@@ -43,8 +43,8 @@
 //! 1. A slot's generation changes only while no task's life-word is in it (dead and under the sweep lock, or by its
 //!    task at detach before the word becomes 0). So *(slot, generation)* names one task for ever, and that task is
 //!    alive if and only if the generation is current and the word holds a TID.
-//! 2. A task that sleeps until another task makes progress also sleeps on the life-words of *all* other tasks (see
-//!    [`park`](super::park)).
+//! 2. A task that sleeps until another task makes progress also sleeps on the life-words of *all* other tasks, or
+//!    for a few milliseconds at most (see [`park`](super::park)).
 //! 3. A task that detects a dead task wakes all its watchers before it sweeps the slot. If the detecting task dies
 //!    first, its own death wakes one watcher, which detects both.
 //! 4. Life-words precede all other locks of this library on the robust list, tails come after all locks of any

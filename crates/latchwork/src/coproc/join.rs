@@ -298,7 +298,7 @@ impl Coproc {
                 nap_beside(life, deadline);
                 continue;
             };
-            inner.park(task, &[life], deaths, deadline);
+            inner.park_watching(task, &[life], deaths, deadline);
         }
     }
 
@@ -468,6 +468,6 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         } else {
             Some(deadline.map_or(check, |deadline| deadline.min(check)))
         };
-        inner.park(inner.task()?, watched, deaths, until);
+        inner.park_watching(inner.task()?, watched, deaths, until);
     }
 }

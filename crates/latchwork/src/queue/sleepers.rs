@@ -33,8 +33,8 @@
 //! many sleeping tasks; if fewer are asleep, it wakes those and refuses all that are about to sleep. And while a task's
 //! ticket is the current one, no notifier has taken a registration since it registered; so a task that leaves with the
 //! current ticket, not woken, takes its own. A notification of all (a deletion, a broadcast) wakes all, and leaves no
-//! registration. If a notifier, or a woken task, dies before it did its part, the region wakes all tasks that sleep
-//! there (see `region/park.rs`).
+//! registration. If a notifier, or a woken task, dies before it did its part, the region ends the sleeps of all
+//! tasks there (see `region/park.rs`).
 //!
 //! *Orderings:* all by the barriers.
 //!

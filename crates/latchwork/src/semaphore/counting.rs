@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | obtain, count > 0 | the count goes down | nothing happened; obtained |
 //! | release, no task waits | the count goes up | nothing happened; released |
-//! | release, a task waits | the first waiter's word: `GRANTED` | the links are repaired; the death wakes the waiter |
+//! | release, a task waits | the first waiter's word: `GRANTED` | the links are repaired; the waiter's sleep ends after the death |
 //!
 //! A unit that a task had when it died is lost, as in RTEMS: no record says that the task had it. A unit that was
 //! handed to a waiter which dies before its obtain returns counts as obtained.

@@ -15,13 +15,13 @@
 //!    record says `WAITING` for this object, must get `GRANTED`.
 //! 3. The word is without `NESTED` whenever the owner changes, and `nest` counts only while the word has it.
 //!
-//! *A dead owner* is detected by the next task that comes for the semaphore, and by all waiters: the death wakes them.
+//! *A dead owner* is detected by the next task that comes for the semaphore, and by all waiters: their sleeps end after a death (`region/park.rs`).
 //! Under the lock the first waiter becomes the owner, and gets the report; if no task waits, the next task to obtain it
 //! gets the report. Before it does, the region has settled what the dead task left.
 //!
 //! *A kill* during a hand-over: before the store of invariant 2 the links may lack the heir, and are rebuilt from the
 //! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
-//! sleeps, and the death wakes it.
+//! sleeps, and that sleep ends after the death.
 
 use super::object::{DELETED, DIED, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of};
 use super::wait::{AdaptiveSpin, acknowledge, cancel_wait, wait};

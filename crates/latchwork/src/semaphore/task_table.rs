@@ -23,10 +23,6 @@ pub(crate) trait TaskTable {
     /// Sleeps, as the calling task, while the word of its record holds the value and no task dies.
     fn park(&self, word: &AtomicU32, value: u32, deaths: u32, deadline: Option<Deadline>)
     -> Parked;
-    /// Sleeps, as the calling task, while the word of its record holds the value, at most until `until`. No death ends
-    /// this sleep.
-    #[cfg(not(loom))]
-    fn sleep_alone(&self, word: &AtomicU32, value: u32, until: Deadline);
     /// Sets a task's priority in the kernel; returns whether the kernel accepted it.
     fn mirror(&self, slot: u16, priority: u32) -> bool;
     /// A task's priority has changed: other objects that it may wait for order it by priority, too.
@@ -111,7 +107,6 @@ mod of_region {
     use crate::region::Inner;
     use crate::region::heap::Owner;
     use crate::region::wait_record::real_time;
-    use crate::sys::futex::{self, Sharing};
     use std::sync::Arc;
 
     impl TaskTable for Arc<Inner> {
@@ -149,10 +144,6 @@ mod of_region {
                 self.park_cancellable(task, &[(word, value)], deaths, deadline)
                     .0
             })
-        }
-
-        fn sleep_alone(&self, word: &AtomicU32, value: u32, until: Deadline) {
-            futex::wait(word, value, Sharing::Shared, Some(until));
         }
 
         fn priority_changed(&self, slot: u16, priority: u32) {

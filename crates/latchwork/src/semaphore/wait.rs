@@ -6,16 +6,9 @@
 //!
 //! *No wake-up is lost.* A waiter sleeps while its own word says `WAITING`. A task that ends the wait changes the word,
 //! and then wakes the sleeper of this word; if the change comes before the sleep, the kernel refuses the sleep. If that
-//! task is killed between the two, its death wakes all tasks that sleep in the region. A task that finds more deaths
+//! task is killed between the two, the sleeps of all tasks in the region end after its death. A task that finds more deaths
 //! counted than at its last check takes the object's lock, which settles what the dead task left in mid-change,
 //! including a hand-over to this waiter.
-//!
-//! *The first sleep at a semaphore without an owner.* To be woken by a death, a task must sleep on the life-words of all
-//! tasks (`region/park.rs`), and the kernel queues it at each of them: with 16 tasks, that was twice the cost of a sleep
-//! on one word. At a counting semaphore, a death matters only if it cuts an operation short, and most waits are short.
-//! So the first sleep there is on the waiter's own word alone, and ends after [`FIRST_SLEEP`] at the latest; then the
-//! waiter reads the life-words, and sleeps on all of them. A task whose priority is better than the lowest omits the
-//! first sleep, so that a death wakes it at once.
 
 use super::object::QUEUED;
 use super::{Access, Caller, Core, Locked, Refusal, TaskTable, priority};
@@ -23,8 +16,6 @@ use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, SLEEP, pause_once};
 use crate::region::Parked;
-#[cfg(not(loom))]
-use crate::region::wait_record::LOWEST;
 use crate::region::wait_record::{BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, STATE, WAITING};
 use crate::time::Deadline;
 use core::ops::ControlFlow;
@@ -35,10 +26,6 @@ const MAX_SPIN: core::time::Duration = core::time::Duration::from_millis(1);
 /// The number of polls from one read of the clock to the next.
 #[cfg(not(loom))]
 const POLLS_PER_CLOCK_READ: u32 = 100;
-
-/// The longest first sleep of a wait for a semaphore without an owner.
-#[cfg(not(loom))]
-const FIRST_SLEEP: core::time::Duration = core::time::Duration::from_millis(10);
 
 /// The polling before the queue.
 pub(crate) struct AdaptiveSpin {
@@ -166,8 +153,6 @@ pub(super) fn wait<T: TaskTable>(
         priority::refresh(tasks, caller.task, false);
     }
     let mut polls = 0;
-    #[cfg(not(loom))]
-    let mut sleeps_alone = !core.form().kind().has_owner() && caller.priority() >= LOWEST;
     // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
     let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, SLEEP);
     let most = budget.most(IN_QUEUE);
@@ -193,14 +178,6 @@ pub(super) fn wait<T: TaskTable>(
             continue;
         }
         budget.sleeps();
-        #[cfg(not(loom))]
-        if sleeps_alone {
-            sleeps_alone = false;
-            let short = Deadline::after(FIRST_SLEEP);
-            let until = deadline.map_or(short, |deadline| deadline.min(short));
-            tasks.sleep_alone(&record.word, word, until);
-            continue;
-        }
         if tasks.park(&record.word, word, deaths, deadline) == Parked::TimedOut {
             return cancel_wait(access, Refusal::TimedOut);
         }

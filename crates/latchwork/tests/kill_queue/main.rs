@@ -70,7 +70,7 @@ fn a_receiver_of_an_empty_queue_survives_the_death_of_all_others() {
             .map(|_| Child::fork(|| queue.receive_held().unwrap().done()))
             .collect();
         for receiver in &receivers {
-            trial.wait_until(|| receiver.is_in_futex());
+            trial.wait_until(|| receiver.is_in_region_sleep());
         }
         let survivor = receivers.remove(round as usize % 4);
         receivers
@@ -105,12 +105,12 @@ fn a_receiver_killed_as_it_was_woken_passes_the_message_on() {
     region.sweep().unwrap();
     for _ in 0..trial.times(5) {
         let Some(mut first) =
-            step::Frozen::in_futex(&trial, || queue.receive_held().unwrap().done())
+            step::Frozen::in_region_sleep(&trial, || queue.receive_held().unwrap().done())
         else {
             return;
         };
         let second = Child::fork(|| queue.receive_held().unwrap().done());
-        trial.wait_until(|| second.is_in_futex());
+        trial.wait_until(|| second.is_in_region_sleep());
         queue.send(b"one").unwrap();
         first.wait_until_woken(&trial);
         first.kill();

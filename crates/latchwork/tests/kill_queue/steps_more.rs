@@ -7,7 +7,7 @@ use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region, TaskId};
 use latchwork::semaphore::Priority;
 use latchwork::semaphore::TaskPriority as _;
-use latchwork_testkit::{Child, Page, Trial, step};
+use latchwork_testkit::{Child, Page, Trial, is_in_region_sleep, step};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 fn never(_: Queue<'_>) -> bool {
@@ -302,10 +302,9 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
             },
             |(mut waiter, successor), point| {
                 if let Some(successor) = successor {
-                    let waits = |child: &Child| sleeps(child.pid() as u64);
-                    trial.wait_until(|| waits(&successor));
+                    trial.wait_until(|| successor.is_in_region_sleep());
                     let later = receiver(second, b"second come");
-                    trial.wait_until(|| waits(&later));
+                    trial.wait_until(|| later.is_in_region_sleep());
                     second.send(b"first come").unwrap();
                     second.send(b"second come").unwrap();
                     successor.succeed();
@@ -320,12 +319,6 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
             },
         );
     }
-}
-
-/// Whether a process sleeps as those do who wait in a region.
-fn sleeps(process: u64) -> bool {
-    let call = std::fs::read_to_string(format!("/proc/{process}/syscall")).unwrap_or_default();
-    call.starts_with(&format!("{} ", libc::SYS_futex_waitv))
 }
 
 /// A change that comes while a receiver begins to wait is not lost on its place.
@@ -368,7 +361,7 @@ fn a_receiver_is_served_by_a_priority_that_was_changed_at_any_instruction() {
                 trial.wait_until(|| rival.is_in_futex());
                 // Once both wait.
                 let sender = scope.spawn(|| {
-                    while !sleeps(process.load(SeqCst)) {
+                    while !is_in_region_sleep(process.load(SeqCst).try_into().unwrap()) {
                         std::thread::yield_now();
                     }
                     in_time.store(changed.load(SeqCst), SeqCst);

@@ -61,7 +61,7 @@ fn every_sleeper_learns_of_a_death() {
             sleep_for_ever()
         })
     });
-    trial.wait_until(|| waiters.iter().all(Child::is_in_futex) && joined.load(SeqCst) == 3);
+    trial.wait_until(|| waiters.iter().all(Child::is_in_region_sleep) && joined.load(SeqCst) == 3);
     owner.kill();
     trial.wait_until(|| served.load(SeqCst) == 3);
 }
@@ -84,7 +84,7 @@ fn a_sleeper_that_need_not_wait_any_more_passes_a_death_on() {
     });
     trial.wait_until(|| joined.load(SeqCst));
     // It sleeps first, so it is the first in the kernel's queue for the owner's life-word.
-    let first = Frozen::in_futex(&trial, || {
+    let first = Frozen::in_region_sleep(&trial, || {
         join(&region);
         of_test.obtain().unwrap().keep();
         sleep_for_ever()
@@ -93,11 +93,25 @@ fn a_sleeper_that_need_not_wait_any_more_passes_a_death_on() {
         return;
     };
     goes.store(true, SeqCst);
-    trial.wait_until(|| waiter.is_in_futex());
+    trial.wait_until(|| waiter.is_in_region_sleep());
     owner.kill();
     trial.wait_until(|| first.is_woken() || waiter.try_wait().is_some());
     // Its wait is over, and so it does not sleep in the region again.
     of_test.release().unwrap();
     let _first = first.is_woken().then(|| first.thaw());
     waiter.succeed();
+}
+
+/// Else a task whose waits are all short would never learn of a death.
+#[test]
+fn a_wait_in_a_quiet_region_watches_all_tasks_from_its_beginning() {
+    let trial = Trial::begin("a_wait_in_a_quiet_region_watches_all_tasks_from_its_beginning");
+    let region = region();
+    let semaphore = semaphore(&region, "semaphore");
+    let _owner = owner_of(&trial, &[semaphore]);
+    let waiter = Frozen::in_futex(&trial, || {
+        join(&region);
+        semaphore.obtain().unwrap().keep();
+    });
+    assert!(waiter.is_none_or(|waiter| waiter.is_in_region_sleep()));
 }

@@ -305,7 +305,7 @@ mod sleeping {
         pub(in super::super) fn sleep(self, seen: u64, deadline: Option<Deadline>) -> Wait {
             let expected = (seen >> 32) as u32;
             match (self, deadline) {
-                (Self::Tasks(watch), deadline) => watch.sleep(expected, deadline),
+                (Self::Tasks(watch), deadline) => watch.sleep_again(expected, deadline),
                 // Without a deadline the nap's length is enough: the clock need not be read.
                 (Self::Nap(word, nap), None) => {
                     futex::wait_for(high_half(word), expected, Sharing::Shared, nap)
