@@ -42,7 +42,7 @@ pub struct DeathWatch<'a> {
 }
 
 impl<'a> DeathWatch<'a> {
-    /// From here on every death ends a sleep.
+    /// A death from here on ends [`Self::sleep`], at once or some milliseconds later.
     pub fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
         Self {
             word,

@@ -213,8 +213,8 @@ pub(crate) fn is_in_futex(directory: &str) -> bool {
         .contains(&number)
 }
 
-/// Whether a process sleeps in a region and a death there ends its sleep: it does not in the sleep by which a wait may begin, on
-/// at most two words.
+/// Whether a process sleeps in a region and a death there ends its sleep. In the sleep by which a wait may begin, none does; that
+/// one is on one or two words in all waits of the tests.
 #[must_use]
 pub fn is_in_region_sleep(process: i32) -> bool {
     call_of_sleeper(&format!("/proc/{process}"))

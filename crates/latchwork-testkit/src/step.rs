@@ -223,19 +223,15 @@ impl Frozen {
         // Each PTRACE_SYSCALL stops at the next entry into, or exit from, a system call.
         loop {
             tracee.resume(Resume::ToCall);
-            let seen = match tracee.wait_or_asleep(&alarm) {
-                None if sleeps(&tracee.child) => {
+            match tracee.wait_or_asleep(&alarm, sleeps) {
+                None => {
                     return Some(Self {
                         child: tracee.child,
                         woken: false,
                     });
                 }
-                None => wait(tracee.child.pid(), 0),
-                Some(seen) => seen,
-            };
-            match seen {
-                Seen::Stopped(libc::SIGTRAP) => {}
-                other => panic!("a child that was to sleep in a futex call: {other:?}"),
+                Some(Seen::Stopped(libc::SIGTRAP)) => {}
+                Some(other) => panic!("a child that was to sleep in a futex call: {other:?}"),
             }
             trial.progress();
         }

@@ -17,9 +17,9 @@
 //! | the caller's → 0 | the lookout, as its sleep ends; it then wakes one task that sleeps on the word |
 //! | a dead or leaving task's → 0 | its sweep, or the task as it leaves: a successor in the slot is no lookout |
 //!
-//! *There is a lookout while tasks sleep* (except for the 4 ms by which a wait may begin: `park.rs`). A task takes the post before it sleeps, if it is free; otherwise it sleeps on the
-//! word, too, as the first of its words, and the kernel compares the word as it enqueues the task. The lookout gives the post
-//! up by a store and a wake-up. Whoever is woken on the word takes the post, if it is still free, and sleeps on. If that task is
+//! *There is a lookout while tasks sleep*, except for the short sleep by which a wait may begin (`park.rs`). A task takes the
+//! post before it sleeps, if it is free; otherwise it sleeps on the word, too, as the first of its words, and the kernel
+//! compares the word as it enqueues the task. The lookout gives the post up by a store and a wake-up. Whoever is woken on the word takes the post, if it is still free, and sleeps on. If that task is
 //! woken on another of its words at the same time, the kernel reports that one, since it comes later in the list; the task then
 //! finds the post free as it ends its sleep, and wakes the next.
 //!
@@ -32,15 +32,17 @@
 //!   lookout;
 //! - the lookout is stopped, or runs a signal handler;
 //! - a task is killed after it was woken to take the post, and before it has it;
-//! - a thread was cancelled in its sleep.
+//! - a thread was cancelled in its sleep;
+//! - a task stores an old time after it was stopped between its check and this store: sleepers take that for a check.
 //!
 //! Therefore each sleeper asks after [`PER_TASK`] for each task of the table whether all tasks were checked since it went to
 //! sleep. If not, it checks them itself and takes the post. Two lookouts at a time do no harm. (If a lookout is stopped, and
 //! all other sleeps are shorter than that time, none of them checks.)
 //!
-//! *The time* also says, in a region of any size, whether a wait may begin so; in a smaller one each sleeper checks all tasks,
-//! and stores the time. It is that of the monotonic clock, in milliseconds of 32 bits. Only differences count: after 49 days without a
-//! check one may come 100 ms late, and where time namespaces give tasks different clocks, checks come too often.
+//! *The time* also says, in a region of any size, whether a wait may begin with a sleep that watches no task (`park.rs`). In a
+//! region whose tasks one sleep can watch, each sleeper checks all of them and stores it. It is that of the monotonic clock,
+//! in milliseconds of 32 bits. Only differences count: after 49 days without a check one may come 100 ms late. Where time
+//! namespaces give tasks different clocks, most checks come too often, and one may come 100 ms late.
 //!
 //! *Checked by:* `lookout.rs` among the models of `latchwork-testkit`, and `tests/region_scale.rs`.
 //!
@@ -98,7 +100,7 @@ impl Lookout {
         Duration::from_millis(now().wrapping_sub(checked).into())
     }
 
-    /// No task was dead at this time.
+    /// All tasks were checked since this time, and none was dead.
     pub(super) fn all_were_alive(&self, now: u32) {
         // Relaxed, as above. Most calls find the time there, and leave the cache line as it is.
         if self.checked.load(Ordering::Relaxed) != now {
@@ -220,9 +222,9 @@ impl<'r> Post<'r> {
         }
     }
 
-    /// The task has checked all tasks, and none is dead.
-    pub(super) fn all_are_alive(&self) {
-        self.lookout.all_were_alive(now());
+    /// The task has checked all tasks since this time, and none was dead.
+    pub(super) fn all_were_alive(&self, now: u32) {
+        self.lookout.all_were_alive(now);
     }
 
     /// A wake-up on the word of the post has ended the sleep: the post may be free.

@@ -25,13 +25,14 @@
 //! are short. So if some task has checked all life-words in the last [`FIRST_SLEEP`], a wait begins with a sleep on its own words
 //! alone, for [`FIRST_SLEEP`] at most, and only then sleeps as above. Such a sleeper is enqueued on no life-word, so
 //! it consumes no wake-up of the kernel's for a death. Each death is noticed nevertheless:
-//! - A task that sleeps so as T dies checks when its time is over, at most [`FIRST_SLEEP`] after the death.
+//! - A task that is in such a sleep when T dies checks as the sleep times out, at most [`FIRST_SLEEP`] after the death. (If
+//!   something else ends the sleep, the next one counts as that of a new wait.)
 //! - A wait that begins [`FIRST_SLEEP`] or more after the death begins with a check, unless another task has made one since
 //!   the death. So waits that are always short (since others end them, or signals, or their own deadlines) notice it, too.
 //! - A wait that begins sooner checks within twice that time, if it lasts so long.
 //!
-//! Time is counted by the kernel's coarse clock, so each of these may last longer by a tick of that clock. In a region of more
-//! tasks than one sleep can watch, the check of all life-words is the lookout's, which comes more rarely (`lookout.rs`).
+//! The age of a check is read from the kernel's coarse clock, so the last two may be late by a tick of it (1 to 10 ms). Where a
+//! sleep cannot watch all tasks, the check is the lookout's (`lookout.rs`), and may be [`RECHECK`] old.
 //!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
 //! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
@@ -51,7 +52,7 @@
 //! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 #![allow(unsafe_code)]
 
-use super::lookout::{self, NEIGHBOURS, Post, Then};
+use super::lookout::{self, NEIGHBOURS, Post, RECHECK, Then};
 use super::task_table::{Life, life_of};
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
@@ -88,7 +89,7 @@ impl Inner {
         deaths: u32,
         deadline: Option<Deadline>,
     ) -> (Parked, bool) {
-        if self.was_just_checked()
+        if self.was_just_checked(words.len())
             && self.deaths() == deaths
             && let Some(ended) = sleep_first(words, deadline)
         {
@@ -136,7 +137,7 @@ impl Inner {
         // A malicious file may claim more slots than exist.
         let used = (seen as usize).min(self.max_tasks());
         // Its own life-word it does not watch, but the numbers of slots and of deaths.
-        let watches_all = used + words.len() < futex::WAIT_MANY_MAX;
+        let watches_all = watches_all(used, words.len());
         // Not otherwise: there is no room for further words, should a malicious task have lowered the number of slots.
         let holder = if watches_all {
             None
@@ -182,6 +183,8 @@ impl Inner {
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
         let is_over = ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed);
         let by_limit = ended == Wait::TimedOut && limit.is_some_and(Deadline::has_passed);
+        // Before the check, as above.
+        let now = lookout::now();
         let checks_all = by_limit && post.limit_has_passed() == Then::CheckAll;
         // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
         let finds_dead = if checks_all {
@@ -194,7 +197,7 @@ impl Inner {
             return Some((Parked::Again, woken.is_some()));
         }
         if checks_all {
-            post.all_are_alive();
+            post.all_were_alive(now);
         }
         if is_over {
             return Some((Parked::TimedOut, woken.is_some()));
@@ -207,14 +210,14 @@ impl Inner {
         (!by_limit).then_some((Parked::Again, woken.is_some()))
     }
 
-    /// Whether all tasks were checked so short a time ago that a wait may begin without a check.
-    fn was_just_checked(&self) -> bool {
+    /// Whether all tasks were checked so short a time ago that a wait for so many words may begin without a check.
+    fn was_just_checked(&self, words: usize) -> bool {
         // Relaxed: it only says which time applies.
         let used = self.header().slots_used.load(Ordering::Relaxed) as usize;
-        let most = if used + MOST_WORDS < futex::WAIT_MANY_MAX {
+        let most = if watches_all(used, words) {
             FIRST_SLEEP
         } else {
-            lookout::RECHECK
+            RECHECK
         };
         let age = self.header().lookout.age();
         crate::atomic::unless_disabled!(WaitsBeginWithCheck, age < most, true)
@@ -260,6 +263,11 @@ pub(super) static HOOKS: Hooks = Hooks {
         })
     },
 };
+
+/// Whether a sleep on so many words of its own has room for all life-words.
+fn watches_all(used: usize, words: usize) -> bool {
+    used + words < futex::WAIT_MANY_MAX
+}
 
 /// The sleep on the words alone; `None`: the task has to check the life-words now. So that a wait with a short deadline
 /// notices deaths, too, that is also so if the deadline has passed.

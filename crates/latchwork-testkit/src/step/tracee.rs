@@ -49,15 +49,15 @@ impl Tracee {
         resumed.expect("a child that is stopped");
     }
 
-    /// Waits for the next stop; `None` if the child sleeps in a futex call.
-    pub(super) fn wait_or_asleep(&self, alarm: &Alarm) -> Option<Seen> {
+    /// Waits for the next stop; `None` if the child sleeps, as `sleeps` says.
+    pub(super) fn wait_or_asleep(&self, alarm: &Alarm, sleeps: fn(&Child) -> bool) -> Option<Seen> {
         let pid = self.child.pid();
         alarm.set(true);
         let seen = loop {
             if let Some(seen) = look(pid, 0) {
                 break Some(seen);
             }
-            if self.child.is_in_futex() && state_of(pid) == Some('S') {
+            if sleeps(&self.child) && state_of(pid) == Some('S') {
                 break None;
             }
         };
@@ -142,7 +142,7 @@ impl Stepped for Stop<'_> {
     fn go(&mut self, how: Resume, at: u64) -> Result<(), End> {
         self.tracee.resume(how);
         loop {
-            return match self.tracee.wait_or_asleep(&self.alarm) {
+            return match self.tracee.wait_or_asleep(&self.alarm, Child::is_in_futex) {
                 Some(Seen::Stopped(libc::SIGTRAP)) => Ok(()),
                 Some(Seen::Stopped(libc::SIGSTOP)) => Err(End(Point::Finished)),
                 None if (self.unblock)() => continue,

@@ -91,7 +91,7 @@ macro_rules! features {
 features! {
     Required {
         FutexWaitv, "futex_waitv", Some((5, 16)),
-            "a task that sleeps in a region learns at once of the death of another task",
+            "a task that sleeps in a region learns of the death of another task",
             "regions can be neither made nor attached: a newer kernel is needed";
         RobustList, "robust list", Some((2, 6)),
             "the death of a lock's owner is reported to the next owner",

@@ -22,7 +22,7 @@
 //! clears the word and wakes: a sleeping task is taken off the kernel's queue, and a task that is about to sleep
 //! compares the word in the kernel, and is refused. A late wake-up, meant for an earlier sleep, also clears the word,
 //! so the sleep that it meets ends too: the flag that is cleared is the word that is slept on. If the waking task dies
-//! between the two steps, the region wakes all tasks that sleep in it (`region/park.rs`). There may be many watchers,
+//! between the two steps, the region ends the sleeps of all its tasks (`region/park.rs`). There may be many watchers,
 //! and a flag that one of them sets again could send another to sleep that had been notified; so watchers have a
 //! ticket.
 //!

@@ -55,7 +55,7 @@
 //! | --- | --- |
 //! | an owner | the next owner gets the semaphore, and [gets a report](Held::owner_died) |
 //! | a waiter | is skipped, and its priority is no longer inherited |
-//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest, a waiter at once (at a semaphore without an owner, within 10 ms) |
+//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest, a waiter at once, or in a busy region some milliseconds later |
 //! | a task that had obtained a unit of a count | the unit is lost: no record says which task has it |
 //!
 //! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
