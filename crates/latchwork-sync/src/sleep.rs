@@ -1,8 +1,8 @@
 //! Sleeping on a word, with or without a region that watches for deaths.
 //!
 //! A waiter sleeps on a word inside a region through that region, whose sleeps end when any of its tasks dies, or a few
-//! milliseconds later (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves no waiter asleep.
-//! Neither does a task that changed what the others wait for and was killed before it could notify them. Only *tasks*
+//! milliseconds later (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves
+//! no waiter asleep. Neither does a task that changed what the others wait for and was killed before it could notify them. Only *tasks*
 //! of the region are watched. A waiter becomes one here. A process that wakes others through references that it
 //! inherited, and has no thread that is a task, has to join (`latchwork::region::Region::join`) first. (A wake-up does
 //! not attach its caller: that would be too late for a kill before it, and is not async-signal-safe.)

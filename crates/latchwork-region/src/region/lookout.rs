@@ -19,9 +19,10 @@
 //!
 //! *There is a lookout while tasks sleep*, except for the short sleep by which a wait may begin (`park.rs`). A task takes the
 //! post before it sleeps, if it is free; otherwise it sleeps on the word, too, as the first of its words, and the kernel
-//! compares the word as it enqueues the task. The lookout gives the post up by a store and a wake-up. Whoever is woken on the word takes the post, if it is still free, and sleeps on. If that task is
-//! woken on another of its words at the same time, the kernel reports that one, since it comes later in the list; the task then
-//! finds the post free as it ends its sleep, and wakes the next.
+//! compares the word as it enqueues the task. The lookout gives the post up by a store and a wake-up. Whoever is woken on
+//! the word takes the post, if it is still free, and sleeps on. If that task is woken on another of its words at the same
+//! time, the kernel reports that one, since it comes later in the list; the task then finds the post free as it ends its
+//! sleep, and wakes the next.
 //!
 //! *The lookout dies.* All who went to sleep since it has the post watch its life-word as well. The kernel wakes one of them,
 //! which sweeps, and the sweep wakes all who watch that word. Each sees the dead task, or the free slot, before it sleeps
@@ -220,11 +221,6 @@ impl<'r> Post<'r> {
             }
             Role::None | Role::Lookout => Then::CheckAll,
         }
-    }
-
-    /// The task has checked all tasks since this time, and none was dead.
-    pub(super) fn all_were_alive(&self, now: u32) {
-        self.lookout.all_were_alive(now);
     }
 
     /// A wake-up on the word of the post has ended the sleep: the post may be free.

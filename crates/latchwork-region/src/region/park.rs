@@ -21,10 +21,10 @@
 //! `tests/region_slots.rs`.)
 //!
 //! *Sleeps that watch no task.* The kernel enqueues a sleeper on each of its words, one after the other, and takes it off again
-//! before it runs: with 100 tasks that takes five times as long as all else in a hand-over of a semaphore, and most waits
-//! are short. So if some task has checked all life-words in the last [`FIRST_SLEEP`], a wait begins with a sleep on its own words
-//! alone, for [`FIRST_SLEEP`] at most, and only then sleeps as above. Such a sleeper is enqueued on no life-word, so
-//! it consumes no wake-up of the kernel's for a death. Each death is noticed nevertheless:
+//! before it runs: with 100 tasks that takes eight times as long as all else in a hand-over of a semaphore, and most waits
+//! are short. So if some task has checked all life-words in the last [`FIRST_SLEEP`], a wait begins with a sleep on its own
+//! words alone, for [`FIRST_SLEEP`] at most, and only then sleeps as above. Such a sleeper is enqueued on no life-word, so it
+//! consumes no wake-up of the kernel's for a death. Each death is noticed nevertheless:
 //! - A task that is in such a sleep when T dies checks as the sleep times out, at most [`FIRST_SLEEP`] after the death. (If
 //!   something else ends the sleep, the next one counts as that of a new wait.)
 //! - A wait that begins [`FIRST_SLEEP`] or more after the death begins with a check, unless another task has made one since
@@ -183,21 +183,22 @@ impl Inner {
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
         let is_over = ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed);
         let by_limit = ended == Wait::TimedOut && limit.is_some_and(Deadline::has_passed);
-        // Before the check, as above.
-        let now = lookout::now();
         let checks_all = by_limit && post.limit_has_passed() == Then::CheckAll;
         // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
         let finds_dead = if checks_all {
-            self.has_unswept()
+            // Before the check, as above.
+            let now = lookout::now();
+            let finds_dead = self.has_unswept();
+            if !finds_dead {
+                self.header().lookout.all_were_alive(now);
+            }
+            finds_dead
         } else {
             watched().any(|slot| slot.life() == Life::Dead)
         };
         if crate::atomic::unless_disabled!(SleeperSweepsWhenWoken, finds_dead, false) {
             let _ = self.sweep();
             return Some((Parked::Again, woken.is_some()));
-        }
-        if checks_all {
-            post.all_were_alive(now);
         }
         if is_over {
             return Some((Parked::TimedOut, woken.is_some()));
