@@ -246,14 +246,15 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
 
     /// Waits until `condition` holds; a child that ends meanwhile fails the test.
     pub fn wait_until(&mut self, mut condition: impl FnMut() -> bool) {
-        while !condition() {
-            for (seat, place) in self.seats.iter_mut().enumerate() {
+        let Self { trial, seats, .. } = self;
+        trial.wait_until(|| {
+            let holds = condition();
+            for (seat, place) in seats.iter_mut().enumerate().filter(|_| !holds) {
                 let exit = place.child.try_wait();
                 assert_eq!(exit, None, "the child in seat {seat} ended by itself");
             }
-            std::thread::yield_now();
-        }
-        self.trial.progress();
+            holds
+        });
     }
 
     /// How many children were killed so far.
