@@ -127,4 +127,13 @@ impl Plan {
             watches: false,
         }
     }
+
+    /// As [`Self::tiny`], with one contestant beside the bases.
+    #[cfg(test)]
+    pub(crate) fn tiny_with(contestant: &str) -> Self {
+        Self {
+            only: vec![contestant.into()],
+            ..Self::tiny()
+        }
+    }
 }

@@ -103,6 +103,8 @@ fn any_scenario_can_run_beside_programs_that_spin() {
     let rows = measure_scenario(find("wait-wakeup").unwrap(), &plan).rows;
     assert!(!rows.is_empty() && rows.iter().all(|row| row.params.beside == Some(1)));
     // Those of `busy` are its own.
+    let mut plan = Plan::tiny_with("std");
+    plan.beside = Some(1);
     let rows = measure_scenario(find("busy").unwrap(), &plan).rows;
     assert!(rows.iter().any(|row| row.params.beside == Some(0)));
 }

@@ -83,6 +83,8 @@ struct Tools {
 const POOL: usize = 128;
 const FROM_POOL: u32 = 48;
 const WAKING: u32 = 12;
+/// How many coprocs a sustained run creates for each millisecond of the plan's window.
+const SUSTAINED_PER_MS: u32 = 10;
 /// How long filling the pool may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -163,15 +165,15 @@ impl Scenario for Spawn {
         let mut prepared = Prepared::default();
         // A round should include several forks of a large parent.
         let sample = plan.sample * 4;
+        let run = SUSTAINED_PER_MS * plan.window.as_millis() as u32;
         for &parent_mib in plan.parents_mib {
-            let worker =
-                match Worker::start(parent_mib, sample, if plan.quick { 1000 } else { 10_000 }) {
-                    Ok(worker) => Rc::new(RefCell::new(worker)),
-                    Err(text) => {
-                        prepared.warnings.push(Warning::Memory { text });
-                        continue;
-                    }
-                };
+            let worker = match Worker::start(parent_mib, sample, run) {
+                Ok(worker) => Rc::new(RefCell::new(worker)),
+                Err(text) => {
+                    prepared.warnings.push(Warning::Memory { text });
+                    continue;
+                }
+            };
             let params = Params {
                 parent_mib: Some(parent_mib),
                 ..Params::default()
