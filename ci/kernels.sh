@@ -1,6 +1,6 @@
 #!/bin/sh
 # ci/kernels.sh [OPTION…] [KERNEL…]: runs test programs on other kernels, each in a machine under QEMU (without KVM, so
-# that it works in a container; times inside mean nothing, order and correctness do). KERNEL is a name of
+# that it works in a container; times inside mean nothing, order and correctness do), or in a user-mode kernel. KERNEL is a name of
 # kernels/list.txt; without one, all of them. Kernels are fetched as Debian packages into a cache, and nothing is
 # installed. Results go to results/kernels/DATE, and docs/platforms.md has a table of the newest (kernels/table.sh).
 #
@@ -14,7 +14,7 @@
 #   --arch aarch64     machines of another processor (x86_64): kernels/build-aarch64.sh builds for it
 #   --cpu MODEL        a model of QEMU's processors (max); aarch64's cortex-a57, for one, has no atomic instructions but
 #                      exclusive loads and stores
-#   --processors LIST  the machines of each kernel by their processors ("2 8")
+#   --processors LIST  the machines of each kernel by their processors ("2 8"; a user-mode kernel has one)
 #   --only PATTERN     only the test programs whose name matches this basic regular expression
 #   --fault NAME       with the fault of kernels/faults/NAME.patch in the code: the tests that the patch names must fail
 #   --results FOLDER   another folder for the results
@@ -58,8 +58,8 @@ missing() {
     exit 1
 }
 case $arch in
-    x86_64) debian=amd64 tools="busybox strip cc" ;;
-    aarch64) debian=arm64 tools="mmdebstrap" ;;
+    x86_64) debian=amd64 tools="busybox strip cc" own="amd64\|user-mode-linux" ;;
+    aarch64) debian=arm64 tools="mmdebstrap" own=arm64 ;;
     *) missing "the tests have no machine for $arch" ;;
 esac
 for tool in qemu-system-$arch cpio readelf $tools; do
@@ -75,7 +75,7 @@ if [ -n "$quick" ]; then
     done
 else
     for tool in apt-get dpkg-deb; do command -v $tool >/dev/null || missing "$tool is not installed"; done
-    kernels=${kernels:-$(sed "/^#/d; /ARCH\|$debian/!d; s/ .*//" ci/kernels/list.txt)} processors=${processors:-2 8}
+    kernels=${kernels:-$(sed "/^#/d; /ARCH\|$own/!d; s/ .*//" ci/kernels/list.txt)} processors=${processors:-2 8}
 fi
 machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 600 || echo 7200)}
 test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-$([ -n "$kind$long" ] && echo 7200 || echo 600)}
@@ -93,6 +93,8 @@ tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
 kills=${LATCHWORK_KILLS:-$([ "$kind" = storm ] && echo 17 || echo 0.05)}
 points=${LATCHWORK_POINTS:-$([ "$kind" = sweep ] && echo 2 || echo "$kills")}
+# With many kills the seed stands in the results.
+seed=${LATCHWORK_SEED:-$([ -z "$kind" ] || od -A n -N 8 -t x8 /dev/urandom | sed 's/^ */0x/')}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
@@ -169,7 +171,7 @@ latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
     echo "export LATCHWORK_KILLS=$kills LATCHWORK_POINTS=$points LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
     [ -z "${LATCHWORK_RECOVERIES:-}" ] || echo "export LATCHWORK_RECOVERIES=$LATCHWORK_RECOVERIES"
     echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
-    [ -z "${LATCHWORK_SEED:-}" ] || echo "export LATCHWORK_SEED=$LATCHWORK_SEED"
+    [ -z "$seed" ] || echo "export LATCHWORK_SEED=$seed"
 } >"$work/run.conf"
 { cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } >"$work/files"
 in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$work/files" || status=$?
@@ -181,8 +183,9 @@ bad=0
 # shellcheck disable=SC2086 # words
 machines=$(($(set -- $kernels; echo $#) * $(set -- $processors; echo $#)))
 for kernel in $kernels; do
+    case $kernel in *-um) counts=1 ;; *) counts=$processors ;; esac
     image=$(ci/kernels/fetch.sh "$debian" "$cache" "$kernel") || { echo "not run: kernel $kernel could not be fetched"; bad=1; continue; }
-    for count in $processors; do
+    for count in $counts; do
         say "$kernel, $count processors"
         logs=$cache/logs
         mkdir -p "$logs"
@@ -218,6 +221,7 @@ for kernel in $kernels; do
             echo "commit $commit"
             echo "tree $tree"
             if [ "$kind" = sweep ]; then echo "kills $points"; else echo "kills $kills"; fi
+            [ -z "$seed" ] || echo "seed $seed"
             sed 's/ .*//' "$work/run.list" | ci/kernels/collect.sh "$log" "$status"
         } >"$report"
         cat "$report"

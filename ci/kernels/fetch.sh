@@ -41,28 +41,46 @@ with_lists() {
 }
 [ -f "$apt/updated" ] || { with_lists apt-get update >&2 && touch "$apt/updated"; }
 
-# The metapackage names the image of one version; that image is a package, or in newer versions depends on one whose
-# name begins with linux-binary.
-version=$(with_lists apt-cache policy "$meta" | sed -n "s/^ *Version table:.*//; s/^ [ *]* \([0-9][^ ]*\) [0-9-]*$/\1/p" | head -n 1)
-[ -n "$version" ] || { echo "$suite has no $meta" >&2; exit 1; }
-depends() {
-    with_lists apt-cache show --no-all-versions "$1" | sed -n 's/^\(Pre-\)\{0,1\}Depends: //p' | tr ',|' '\n\n' |
-        sed 's/^ *//; s/ .*//'
-}
-image=$(with_lists apt-cache show "$meta=$version" | sed -n 's/^Depends: //p' | tr ',|' '\n\n' | sed 's/^ *//; s/ .*//' |
-    grep '^linux-image-' | head -n 1)
-binary=$(depends "$image" | grep '^linux-binary-' | head -n 1 || true)
-package=${binary:-$image}
-(cd "$apt/packages" && with_lists apt-get download "$package" >&2)
+download() { (cd "$apt/packages" && with_lists apt-get download "$1" >&2); }
+if [ "$meta" = user-mode-linux ]; then
+    # A program, and the C library of its suite, which may be newer than this machine's.
+    package=$meta libraries="libc6 libgcc-s1"
+else
+    # The metapackage names the image of one version; that image is a package, or in newer versions depends on one whose
+    # name begins with linux-binary.
+    version=$(with_lists apt-cache policy "$meta" | sed -n "s/^ *Version table:.*//; s/^ [ *]* \([0-9][^ ]*\) [0-9-]*$/\1/p" | head -n 1)
+    [ -n "$version" ] || { echo "$suite has no $meta" >&2; exit 1; }
+    depends() {
+        with_lists apt-cache show --no-all-versions "$1" | sed -n 's/^\(Pre-\)\{0,1\}Depends: //p' | tr ',|' '\n\n' |
+            sed 's/^ *//; s/ .*//'
+    }
+    image=$(with_lists apt-cache show "$meta=$version" | sed -n 's/^Depends: //p' | tr ',|' '\n\n' | sed 's/^ *//; s/ .*//' |
+        grep '^linux-image-' | head -n 1)
+    binary=$(depends "$image" | grep '^linux-binary-' | head -n 1 || true)
+    package=${binary:-$image} libraries=
+fi
 rm -rf "$folder" "$folder.new"
 mkdir -p "$folder.new"
-dpkg-deb -x "$apt"/packages/"$package"_*.deb "$folder.new/x"
-found=$(find "$folder.new/x" -type f \( -name 'vmlinuz*' -o -name 'vmlinux*' \) | head -n 1)
+unpack() { download "$1" && dpkg-deb -x "$apt"/packages/"$1"_*.deb "$folder.new/x"; }
+unpack "$package"
+found=$(find "$folder.new/x" -type f \( -name 'vmlinuz*' -o -name 'vmlinux*' -o -name linux.uml \) | head -n 1)
 [ -n "$found" ] || { echo "$package has no kernel image" >&2; exit 1; }
 mv "$found" "$folder.new/image"
 config=$(find "$folder.new/x" -type f -name 'config-*' | head -n 1)
 [ -z "$config" ] || mv "$config" "$folder.new/config"
 echo "$package" >"$folder.new/release"
+rm -rf "$folder.new/x"
+if [ -n "$libraries" ]; then
+    for library in $libraries; do unpack "$library"; done
+    system=$folder.new/system
+    mkdir -p "$system/proc" "$system/dev" "$system/root" "$system/tmp" "$system/usr"
+    : >"$system/initrd"
+    for name in lib lib64; do
+        mv "$folder.new/x/usr/$name" "$system/usr/"
+        ln -s "usr/$name" "$system/$name"
+    done
+    ln "$folder.new/image" "$system/image"
+fi
 rm -rf "$folder.new/x" "$apt"/packages/*.deb
 mv "$folder.new" "$folder"
 echo "$folder/image"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # record.sh NEW RESULT: puts the results of a run into a file of results. Each test program that has run gets the date, the
-# commit and the factor of kills of its run (`date=`, `commit=`, `factor=`). If RESULT has those of the same kernel, the
+# commit, the factor of kills and the seed, if it has one, of its run (`date=`, `commit=`, `factor=`, `seed=`). If RESULT has those of the same kernel, the
 # programs of NEW that have run replace those of RESULT, and the others stay. A machine that did not start replaces nothing.
 set -eu
 new=$1 result=$2
@@ -10,7 +10,8 @@ stamped() {
     awk '
         $1 == "date" || $1 == "commit" { head[$1] = $2 }
         $1 == "kills" { head["factor"] = $2 }
-        $1 == "test" && $3 $4 != "notrun:" && !/ date=/ { $0 = $0 " date=" head["date"] " commit=" head["commit"] " factor=" head["factor"] }
+        $1 == "seed" { seed = " seed=" $2 }
+        $1 == "test" && $3 $4 != "notrun:" && !/ date=/ { $0 = $0 " date=" head["date"] " commit=" head["commit"] " factor=" head["factor"] seed }
         { print }' "$1"
 }
 release() { sed -n "s/^release //p" "$1"; }
@@ -34,7 +35,7 @@ else
     cp "$folder/new" "$folder/all"
 fi
 {
-    grep -v -e '^test ' -e '^skip ' -e '^fault ' "$folder/all"
+    grep -v -e '^seed ' -e '^test ' -e '^skip ' -e '^fault ' "$folder/all"
     for kind in test skip fault; do grep "^$kind " "$folder/all" | sort -u || true; done
 } >"$result.new"
 mv "$result.new" "$result"

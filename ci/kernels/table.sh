@@ -65,9 +65,23 @@ table() {
         # shellcheck disable=SC2086 # names without spaces
         echo "| ${release:-$kernel} | $two | $eight | $(number kills $sums) | $(number points $sums) |"
     done
+    user_mode
     aarch64
     c_libraries
     echo "$end"
+}
+
+# The user-mode kernels that have results.
+user_mode() {
+    machines=$(files_of '*-um-1' | sed 's/.*\///; s/\.txt$//' | sort -u)
+    [ -n "$machines" ] || return 0
+    echo
+    echo "| user-mode kernel | 1 processor | kills at random moments | stops and kills at chosen instructions | kills of tasks that recover from one |"
+    echo "| --- | --- | --- | --- | --- |"
+    for name in $machines; do
+        says=$(cell "$name") sum=$work/$name
+        echo "| $(sed -n 's/^release //p' "$sum") | $says | $(number kills "$sum") | $(number points "$sum") | $(number doubles "$sum") |"
+    done
 }
 
 # A row for each C library.
