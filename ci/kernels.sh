@@ -11,6 +11,9 @@
 #   --long             the test programs that tests.txt calls long, instead of the others
 #   --storm, --sweep   instead of the tests of kernels/tests.txt those of kernels/kills.txt, with many kills: at random
 #                      moments, or at each instruction. They count apart from the others
+#   --within SECONDS   with --sweep: sweeps with new seeds follow each other until the time is over, in as many machines as there
+#                      are processors if the kernel is a user-mode kernel. Counts and seeds are added to
+#                      results/killsweep/KERNEL.json (as ci/killsweep.sh does), and to no other results
 #   --arch aarch64     machines of another processor (x86_64): kernels/build-aarch64.sh builds for it
 #   --cpu MODEL        a model of QEMU's processors (max); aarch64's cortex-a57, for one, has no atomic instructions but
 #                      exclusive loads and stores
@@ -31,13 +34,14 @@
 . "$(dirname "$0")/lib.sh"
 
 begin=$(date +%s)
-quick='' long='' kind='' missing='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
+quick='' long='' kind='' within='' missing='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
 while [ $# != 0 ]; do
     case $1 in
         --quick) quick=1 ;;
         --missing) missing=1 ;;
         --long) long=1 ;;
         --storm | --sweep) kind=${1#--} ;;
+        --within) within=$2; shift ;;
         --arch) arch=$2; shift ;;
         --cpu) cpu=$2; shift ;;
         --processors) processors=$2; shift ;;
@@ -50,6 +54,8 @@ while [ $# != 0 ]; do
     shift
 done
 say "other kernels"
+
+[ -z "$within" ] || [ "$kind" = sweep ] || { echo "ci/kernels.sh: --within is for --sweep" >&2; exit 2; }
 
 # What is missing: with --quick a message, otherwise an error.
 missing() {
@@ -93,8 +99,8 @@ tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
 kills=${LATCHWORK_KILLS:-$([ "$kind" = storm ] && echo 17 || echo 0.05)}
 points=${LATCHWORK_POINTS:-$([ "$kind" = sweep ] && echo 2 || echo "$kills")}
-# With many kills the seed stands in the results.
-seed=${LATCHWORK_SEED:-$([ -z "$kind" ] || od -A n -N 8 -t x8 /dev/urandom | sed 's/^ */0x/')}
+# With many kills the seed stands in the results; sweeps that follow each other have new ones.
+seed=${LATCHWORK_SEED:-$([ -z "$kind" ] || [ -n "$within" ] || od -A n -N 8 -t x8 /dev/urandom | sed 's/^ */0x/')}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
@@ -180,6 +186,31 @@ in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$w
 say "the machines' memory file has $(du -m "$work/base.cpio" | cut -f1) MiB"
 
 bad=0
+# Sweeps of a kernel for as long as there is time.
+sweeps() { # kernel, image, processors
+    at_once=1
+    case $1 in *-um) at_once=$(nproc) ;; esac
+    programs=$(wc -l <"$work/all.list")
+    rm -f "$work"/sweep-*.log
+    for number in $(seq "$at_once"); do
+        mkdir -p "$work/$number"
+        cp "$work/run.conf" "$work/$number/"
+        # Each machine begins with another program.
+        first=$(((number - 1) * programs / at_once + 1))
+        { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 1000); do cat "$work/all.list"; done; } >"$work/$number/run.list"
+        (cd "$work/$number" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/$number.cpio"
+        CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$within" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &
+    done
+    wait
+    cat "$work"/sweep-*.log | tr -d '\r' >"$cache/logs/$1-$3-sweeps.log"
+    say "$1: $(grep -c '^@@ end .* passed ' "$cache/logs/$1-$3-sweeps.log") programs passed (consoles: $cache/logs/$1-$3-sweeps.log)"
+    if grep '^@@ end .* \(failed\|hung\) ' "$cache/logs/$1-$3-sweeps.log"; then bad=1; fi
+    sed -n 's/^@@ row //p' "$cache/logs/$1-$3-sweeps.log" >"$work/rows"
+    release=$(sed -n 's/^@@ kernel //p' "$cache/logs/$1-$3-sweeps.log" | head -n 1)
+    LATCHWORK_KERNEL="Linux $release" LATCHWORK_POINTS=$points LATCHWORK_SWEEPS=$at_once \
+        cargo run --quiet --release --locked -p latchwork-testkit --bin killsweep -- "$work/rows" "results/killsweep/$1.json" |
+        tail -n 1
+}
 # shellcheck disable=SC2086 # words
 machines=$(($(set -- $kernels; echo $#) * $(set -- $processors; echo $#)))
 for kernel in $kernels; do
@@ -189,6 +220,7 @@ for kernel in $kernels; do
         say "$kernel, $count processors"
         logs=$cache/logs
         mkdir -p "$logs"
+        [ -z "$within" ] || { sweeps "$kernel" "$image" "$count"; continue; }
         machine=$kernel-$count
         [ "$arch" = x86_64 ] || machine=$arch-$machine
         [ "$cpu" = max ] || machine=$machine-$cpu
