@@ -194,17 +194,17 @@ sweeps() { # kernel, image, processors
     rm -f "$work"/sweep-*.log
     for number in $(seq "$at_once"); do
         mkdir -p "$work/$number"
-        cp "$work/run.conf" "$work/$number/"
+        { cat "$work/run.conf"; echo "WITHIN=$within"; } >"$work/$number/run.conf"
         # Each machine begins with another program.
         first=$(((number - 1) * programs / at_once + 1))
-        { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 1000); do cat "$work/all.list"; done; } >"$work/$number/run.list"
+        { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 100); do cat "$work/all.list"; done; } >"$work/$number/run.list"
         (cd "$work/$number" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/$number.cpio"
-        CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$within" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &
+        CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$((within + 120))" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &
     done
     wait
     cat "$work"/sweep-*.log | tr -d '\r' >"$cache/logs/$1-$3-sweeps.log"
     say "$1: $(grep -c '^@@ end .* passed ' "$cache/logs/$1-$3-sweeps.log") programs passed (consoles: $cache/logs/$1-$3-sweeps.log)"
-    if grep '^@@ end .* \(failed\|hung\) ' "$cache/logs/$1-$3-sweeps.log"; then bad=1; fi
+    if grep '^@@ \(fault\|end .* \(failed\|hung\)\) ' "$cache/logs/$1-$3-sweeps.log"; then bad=1; fi
     sed -n 's/^@@ row //p' "$cache/logs/$1-$3-sweeps.log" >"$work/rows"
     release=$(sed -n 's/^@@ kernel //p' "$cache/logs/$1-$3-sweeps.log" | head -n 1)
     LATCHWORK_KERNEL="Linux $release" LATCHWORK_POINTS=$points LATCHWORK_SWEEPS=$at_once \
