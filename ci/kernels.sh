@@ -11,9 +11,9 @@
 #   --long             the test programs that tests.txt calls long, instead of the others
 #   --storm, --sweep   instead of the tests of kernels/tests.txt those of kernels/kills.txt, with many kills: at random
 #                      moments, or at each instruction. They count apart from the others
-#   --within SECONDS   with --sweep: sweeps with new seeds follow each other until the time is over, in as many machines as there
-#                      are processors if the kernel is a user-mode kernel. Counts and seeds are added to
-#                      results/killsweep/KERNEL.json (as ci/killsweep.sh does), and to no other results
+#   --within SECONDS   with --sweep: repeats the sweep with new seeds for so long. A user-mode kernel runs in one machine for
+#                      each processor, which needs 4 GiB. If no test fails, the counts and seeds are added to
+#                      results/killsweep/KERNEL.json, as by ci/killsweep.sh, and to no other results
 #   --arch aarch64     machines of another processor (x86_64): kernels/build-aarch64.sh builds for it
 #   --cpu MODEL        a model of QEMU's processors (max); aarch64's cortex-a57, for one, has no atomic instructions but
 #                      exclusive loads and stores
@@ -55,7 +55,10 @@ while [ $# != 0 ]; do
 done
 say "other kernels"
 
-[ -z "$within" ] || [ "$kind" = sweep ] || { echo "ci/kernels.sh: --within is for --sweep" >&2; exit 2; }
+if [ -n "$within" ]; then
+    [ "$within" -gt 0 ] && [ "$kind" = sweep ] && [ -z "$quick$missing$fault$results" ] ||
+        { echo "ci/kernels.sh: --within is a number of seconds for --sweep, without --quick, --missing, --fault and --results" >&2; exit 2; }
+fi
 
 # What is missing: with --quick a message, otherwise an error.
 missing() {
@@ -68,7 +71,12 @@ case $arch in
     aarch64) debian=arm64 tools="mmdebstrap" own=arm64 ;;
     *) missing "the tests have no machine for $arch" ;;
 esac
-for tool in qemu-system-$arch cpio readelf $tools; do
+case "$kernels " in
+    *[!m]' '* | ' ') tools="$tools qemu-system-$arch" ;;
+    # User-mode kernels alone.
+    *) tools="$tools unshare" ;;
+esac
+for tool in cpio readelf $tools; do
     command -v "$tool" >/dev/null || missing "$tool is not installed"
 done
 [ "$(uname -m)" = x86_64 ] || missing "the tests of this processor ($(uname -m)) have no machine yet"
@@ -99,14 +107,21 @@ tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
 kills=${LATCHWORK_KILLS:-$([ "$kind" = storm ] && echo 17 || echo 0.05)}
 points=${LATCHWORK_POINTS:-$([ "$kind" = sweep ] && echo 2 || echo "$kills")}
-# With many kills the seed stands in the results; sweeps that follow each other have new ones.
-seed=${LATCHWORK_SEED:-$([ -z "$kind" ] || [ -n "$within" ] || od -A n -N 8 -t x8 /dev/urandom | sed 's/^ */0x/')}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# (A machine does not get an interrupt from the terminal.)
+machines_run=
+# shellcheck disable=SC2086,SC2317,SC2329 # one word for each process; called by the trap
+finish() {
+    [ -z "$machines_run" ] || kill $machines_run 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 list=$PWD/ci/kernels/tests.txt
 ask='\(quick\|run\)'
 [ -z "$quick" ] || ask=quick
@@ -177,8 +192,7 @@ latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
     echo "export LATCHWORK_KILLS=$kills LATCHWORK_POINTS=$points LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
     [ -z "${LATCHWORK_RECOVERIES:-}" ] || echo "export LATCHWORK_RECOVERIES=$LATCHWORK_RECOVERIES"
     echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
-    [ -z "$seed" ] || echo "export LATCHWORK_SEED=$seed"
-} >"$work/run.conf"
+} >"$work/common.conf"
 { cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } >"$work/files"
 in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$work/files" || status=$?
 [ -z "$quick" ] || [ "$(left)" -gt 0 ] || late "making the machines' memory file"
@@ -194,22 +208,35 @@ sweeps() { # kernel, image, processors
     rm -f "$work"/sweep-*.log
     for number in $(seq "$at_once"); do
         mkdir -p "$work/$number"
-        { cat "$work/run.conf"; echo "WITHIN=$within"; } >"$work/$number/run.conf"
+        { cat "$work/common.conf"; echo "WITHIN=$within"; } >"$work/$number/run.conf"
         # Each machine begins with another program.
         first=$(((number - 1) * programs / at_once + 1))
         { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 100); do cat "$work/all.list"; done; } >"$work/$number/run.list"
         (cd "$work/$number" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/$number.cpio"
         CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$((within + 120))" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &
+        machines_run="$machines_run $!"
     done
     wait
-    cat "$work"/sweep-*.log | tr -d '\r' >"$cache/logs/$1-$3-sweeps.log"
-    say "$1: $(grep -c '^@@ end .* passed ' "$cache/logs/$1-$3-sweeps.log") programs passed (consoles: $cache/logs/$1-$3-sweeps.log)"
-    if grep '^@@ \(fault\|end .* \(failed\|hung\)\) ' "$cache/logs/$1-$3-sweeps.log"; then bad=1; fi
-    sed -n 's/^@@ row //p' "$cache/logs/$1-$3-sweeps.log" >"$work/rows"
-    release=$(sed -n 's/^@@ kernel //p' "$cache/logs/$1-$3-sweeps.log" | head -n 1)
-    LATCHWORK_KERNEL="Linux $release" LATCHWORK_POINTS=$points LATCHWORK_SWEEPS=$at_once \
-        cargo run --quiet --release --locked -p latchwork-testkit --bin killsweep -- "$work/rows" "results/killsweep/$1.json" |
-        tail -n 1
+    machines_run=
+    console=$cache/logs/$1-$3-sweeps.log
+    cat "$work"/sweep-*.log | tr -d '\r' >"$console"
+    say "$1: $(grep -c '^@@ end .* passed ' "$console") programs passed (consoles: $console)"
+    if grep '^@@ \(fault\|doctor [^0]\|end .* \(failed\|hung\)\)' "$console" || [ "$(grep -c '^@@ all' "$console")" != "$at_once" ]; then
+        echo "a test failed, or a machine did not come to its end: nothing is added to the results" >&2
+        bad=1
+        return
+    fi
+    sed -n 's/^@@ row \({.*}\)$/\1/p' "$console" >"$work/rows"
+    release=$(sed -n 's/^@@ kernel //p' "$console" | head -n 1)
+    sum=results/killsweep/$1.json
+    [ "$arch" = x86_64 ] || sum=results/killsweep/$arch-$1.json
+    mkdir -p "$(dirname "$sum")"
+    if LATCHWORK_KERNEL="Linux $release" LATCHWORK_POINTS=$points \
+        cargo run --quiet --release --locked -p latchwork-testkit --bin killsweep -- "$work/rows" "$sum" >"$work/table"; then
+        tail -n 1 "$work/table"
+    else
+        bad=1
+    fi
 }
 # shellcheck disable=SC2086 # words
 machines=$(($(set -- $kernels; echo $#) * $(set -- $processors; echo $#)))
@@ -223,7 +250,10 @@ for kernel in $kernels; do
         [ -z "$within" ] || { sweeps "$kernel" "$image" "$count"; continue; }
         machine=$kernel-$count
         [ "$arch" = x86_64 ] || machine=$arch-$machine
-        [ "$cpu" = max ] || machine=$machine-$cpu
+        case $kernel in *-um) ;; *) [ "$cpu" = max ] || machine=$machine-$cpu ;; esac
+        # With many kills the seed is recorded in the results.
+        seed=${LATCHWORK_SEED:-$([ -z "$kind" ] || od -A n -N 8 -t x8 /dev/urandom | sed 's/^ */0x/')}
+        { cat "$work/common.conf"; [ -z "$seed" ] || echo "export LATCHWORK_SEED=$seed"; } >"$work/run.conf"
         cp "$work/all.list" "$work/run.list"
         if [ -n "$missing" ]; then
             # shellcheck disable=SC2046 # names without spaces

@@ -12,6 +12,8 @@ export RUSTFLAGS="--cfg latchwork_disable"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/disable"
 # A step without which a test hangs is found when its time is over.
 export LATCHWORK_WATCHDOG="${LATCHWORK_WATCHDOG:-60}"
+# Without a step only kills at a few instructions may do harm, so most of them are tried.
+export LATCHWORK_POINTS="${LATCHWORK_POINTS:-8}" LATCHWORK_RECOVERIES="${LATCHWORK_RECOVERIES:-0}"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

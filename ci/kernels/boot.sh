@@ -3,7 +3,8 @@
 # at most for LIMIT seconds; the status is 124 if it was stopped then. Its console is standard output. ARCH is what `uname -m` says. The archives of INITRAMFS are
 # one after another, and the later ones win. MEMORY is the machine's memory (3G), CPU the model of its processors (max).
 #
-# A user-mode kernel is a program that runs without QEMU, in the system beside it, which has the C library that it needs.
+# A user-mode kernel is a program that needs no QEMU. It runs in a chroot, the folder `system` beside the image, which has
+# its C library.
 set -eu
 arch=$1 image=$2 processors=$3 limit=$4
 shift 4
@@ -16,13 +17,18 @@ system=$(dirname "$image")/system
 if [ -d "$system" ]; then
     user=
     [ "$(id -u)" = 0 ] || user=--map-root-user
-    # In a process namespace of its own, so that each of its processes ends with it.
+    # In a process namespace of its own, so that each of its processes ends with it. It is not the first process there: a
+    # kernel that panics aborts, which a first process cannot. Its memory is a file in TMPDIR.
     # shellcheck disable=SC2016 # expanded by the inner shell
-    timeout -k 5 "$limit" unshare $user --mount --pid --fork --kill-child sh -euc '
+    timeout -k 5 "$limit" env -i HOME=/root TMPDIR=/dev/shm PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+        unshare $user --mount --pid --fork --kill-child sh -euc '
         mount -t proc proc "$1/proc"
+        mount -t tmpfs tmpfs "$1/root"
         mount --rbind /dev "$1/dev"
         mount --bind "$2" "$1/initrd"
-        exec chroot "$1" /image "mem=$3" initrd=/initrd seccomp=auto con=null con0=null,fd:1 panic=-1 loglevel=4
+        status=0
+        chroot "$1" /image "mem=$3" initrd=/initrd seccomp=auto con=null con0=null,fd:1 panic=-1 loglevel=4 || status=$?
+        exit "$status"
     ' sh "$system" "$joined" "$memory" </dev/null || status=$?
 else
     # On x86-64 the kernel changes its own code when it begins or ends to trust the processors' counters, at which QEMU's
@@ -43,7 +49,7 @@ else
         -m "$memory" -nographic -nodefaults -serial stdio -no-reboot -kernel "$image" -initrd "$joined" \
         -append "console=$console panic=-1 loglevel=4 mitigations=off random.trust_cpu=on" </dev/null || status=$?
 fi
-# What does not stop by itself is killed.
+# A machine that ignores SIGTERM is killed.
 if [ "$status" = 137 ] && [ $(($(date +%s) - begin)) -ge "$limit" ]; then status=124; fi
 [ "$status" != 124 ] || printf '\n@@ late\n'
 exit "$status"

@@ -76,7 +76,7 @@ user_mode() {
     machines=$(files_of '*-um-1' | sed 's/.*\///; s/\.txt$//' | sort -u)
     [ -n "$machines" ] || return 0
     echo
-    echo "| user-mode kernel | 1 processor | kills at random moments | stops and kills at chosen instructions | kills of tasks that recover from one |"
+    echo "| user-mode kernel | 1 processor | kills at random moments | stops and kills at chosen instructions | kills of tasks that were recovering from a kill |"
     echo "| --- | --- | --- | --- | --- |"
     for name in $machines; do
         says=$(cell "$name") sum=$work/$name

@@ -165,7 +165,7 @@ impl Scenario for Spawn {
         let mut prepared = Prepared::default();
         // A round should include several forks of a large parent.
         let sample = plan.sample * 4;
-        let run = SUSTAINED_PER_MS * plan.window.as_millis() as u32;
+        let run = SUSTAINED_PER_MS * (plan.window.as_millis() as u32).max(1);
         for &parent_mib in plan.parents_mib {
             let worker = match Worker::start(parent_mib, sample, run) {
                 Ok(worker) => Rc::new(RefCell::new(worker)),

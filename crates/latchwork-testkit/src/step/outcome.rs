@@ -28,7 +28,7 @@ pub struct Covered {
 ///
 /// The environment variable `LATCHWORK_KILL_REPORT` names a file to which [`each_instruction`](super::each_instruction)
 /// appends a line of JSON: the test, the operation, how many points it has, how many were tried, and how often each
-/// outcome occurred. `ci/killsweep.sh` makes a table of it.
+/// outcome occurred. `ci/killsweep.sh` and `ci/kernels.sh` make tables of it.
 pub trait Outcome {
     /// A few words.
     fn words(&self) -> &str;
