@@ -221,7 +221,7 @@ sweeps() { # kernel, image, processors
     console=$cache/logs/$1-$3-sweeps.log
     cat "$work"/sweep-*.log | tr -d '\r' >"$console"
     say "$1: $(grep -c '^@@ end .* passed ' "$console") programs passed (consoles: $console)"
-    if grep '^@@ \(fault\|doctor [^0]\|end .* \(failed\|hung\)\)' "$console" || [ "$(grep -c '^@@ all' "$console")" != "$at_once" ]; then
+    if grep '^@@ \(fault \|doctor [^0]\|end [^ ]* \(failed\|hung\) \)' "$console" || [ "$(grep -c '^@@ all' "$console")" != "$at_once" ]; then
         echo "a test failed, or a machine did not come to its end: nothing is added to the results" >&2
         bad=1
         return
