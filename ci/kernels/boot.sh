@@ -10,6 +10,9 @@ arch=$1 image=$2 processors=$3 limit=$4
 shift 4
 joined=$(mktemp)
 trap 'rm -f "$joined"' EXIT
+# With this script its machine ends.
+machine=
+trap '[ -z "$machine" ] || kill "$machine"; exit 143' INT TERM
 cat "$@" >"$joined"
 memory=${MEMORY:-3G}
 status=0 begin=$(date +%s)
@@ -29,7 +32,7 @@ if [ -d "$system" ]; then
         status=0
         chroot "$1" /image "mem=$3" initrd=/initrd seccomp=auto con=null con0=null,fd:1 panic=-1 loglevel=4 || status=$?
         exit "$status"
-    ' sh "$system" "$joined" "$memory" </dev/null || status=$?
+    ' sh "$system" "$joined" "$memory" </dev/null &
 else
     # On x86-64 the kernel changes its own code when it begins or ends to trust the processors' counters, at which QEMU's
     # threads may fail: they execute an int3 of the change that is gone again. With two processors that did not happen where
@@ -38,17 +41,19 @@ else
     [ "$processors" -le 2 ] || tsc=unstable
     case $arch in
         # A host that lends QEMU little time delivers the timer's interrupts so late that the kernel takes the timer for broken.
-        x86_64) console="ttyS0 tsc=$tsc no_timer_check" machine=q35 ;;
-        aarch64) console=ttyAMA0 machine=virt,gic-version=3 ;;
+        x86_64) console="ttyS0 tsc=$tsc no_timer_check" board=q35 ;;
+        aarch64) console=ttyAMA0 board=virt,gic-version=3 ;;
         *) echo "no machine for $arch" >&2; exit 2 ;;
     esac
     model=${CPU:-max}
     # The signatures of pointers by the architecture's own algorithm take most of the time of a kernel under QEMU.
     [ "$arch-$model" != aarch64-max ] || model=max,pauth-impdef=on
-    timeout -k 5 "$limit" "qemu-system-$arch" -machine "$machine" -accel tcg,thread=multi -cpu "$model" -smp "$processors" \
+    timeout -k 5 "$limit" "qemu-system-$arch" -machine "$board" -accel tcg,thread=multi -cpu "$model" -smp "$processors" \
         -m "$memory" -nographic -nodefaults -serial stdio -no-reboot -kernel "$image" -initrd "$joined" \
-        -append "console=$console panic=-1 loglevel=4 mitigations=off random.trust_cpu=on" </dev/null || status=$?
+        -append "console=$console panic=-1 loglevel=4 mitigations=off random.trust_cpu=on" </dev/null &
 fi
+machine=$!
+wait "$machine" || status=$?
 # A machine that ignores SIGTERM is killed.
 if [ "$status" = 137 ] && [ $(($(date +%s) - begin)) -ge "$limit" ]; then status=124; fi
 [ "$status" != 124 ] || printf '\n@@ late\n'
