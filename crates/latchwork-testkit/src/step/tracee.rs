@@ -49,20 +49,17 @@ impl Tracee {
         resumed.expect("a child that is stopped");
     }
 
-    /// Waits for the next stop; `None` if the child sleeps, as `sleeps` says.
-    pub(super) fn wait_or_asleep(&self, alarm: &Alarm, sleeps: fn(&Child) -> bool) -> Option<Seen> {
+    /// Waits for the next stop; `None` if the child sleeps, as `sleeps` says. The alarm ends each wait, so it must be on.
+    pub(super) fn wait_or_asleep(&self, _: &Alarm, sleeps: fn(&Child) -> bool) -> Option<Seen> {
         let pid = self.child.pid();
-        alarm.set(true);
-        let seen = loop {
+        loop {
             if let Some(seen) = look(pid, 0) {
-                break Some(seen);
+                return Some(seen);
             }
             if sleeps(&self.child) && state_of(pid) == Some('S') {
-                break None;
+                return None;
             }
-        };
-        alarm.set(false);
-        seen
+        }
     }
 
     pub(super) fn finish(mut self) {
@@ -115,9 +112,26 @@ impl<'a> Stop<'a> {
         }
     }
 
+    /// Lets the child walk. The alarm is on meanwhile: to turn it on for each wait would take longer than most waits.
+    fn walk<T>(&mut self, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.alarm.set(true);
+        let end = walk(self);
+        self.alarm.set(false);
+        end
+    }
+
+    /// Whether the child, which sleeps, will be woken.
+    fn is_unblocked(&mut self) -> bool {
+        self.alarm.set(false);
+        let unblocked = (self.unblock)();
+        self.alarm.set(true);
+        unblocked
+    }
+
     /// Steps through the operation.
     pub(super) fn record(&mut self, recording: &mut Recording) -> Point {
-        match latchwork_step::step_through(self, &mut |address| recording.add(address)) {
+        let watch = &mut |address| recording.add(address);
+        match self.walk(|stop| latchwork_step::step_through(stop, watch)) {
             Some(End(point)) => point,
             None => panic!("no end after {ENDLESS} instructions"),
         }
@@ -125,8 +139,16 @@ impl<'a> Stop<'a> {
 
     /// Runs to a place, if the operation does not end before.
     pub(super) fn run_to(&mut self, place: Place) -> Point {
-        match latchwork_step::run_to(self, place) {
+        match self.walk(|stop| latchwork_step::run_to(stop, place)) {
             Ok(()) => Point::Instruction(place.at),
+            Err(End(point)) => point,
+        }
+    }
+
+    /// Runs to the operation's end.
+    pub(super) fn run_to_end(&mut self) -> Point {
+        match self.walk(|stop| stop.go(Resume::Run, 0)) {
+            Ok(()) => panic!("a trap"),
             Err(End(point)) => point,
         }
     }
@@ -145,7 +167,7 @@ impl Stepped for Stop<'_> {
             return match self.tracee.wait_or_asleep(&self.alarm, Child::is_in_futex) {
                 Some(Seen::Stopped(libc::SIGTRAP)) => Ok(()),
                 Some(Seen::Stopped(libc::SIGSTOP)) => Err(End(Point::Finished)),
-                None if (self.unblock)() => continue,
+                None if self.is_unblocked() => continue,
                 None => Err(End(Point::Asleep(at))),
                 Some(other) => panic!("at instruction {at}: {other:?}"),
             };
@@ -169,41 +191,40 @@ pub(super) fn wait(pid: i32, flags: i32) -> Seen {
 }
 
 /// What has become of a child; `None` if a signal ended the wait.
+///
+/// It consumes a stop, and leaves an exit for [`Child`] to reap.
 fn look(pid: i32, flags: i32) -> Option<Seen> {
-    let mut status = 0;
-    // waitpid does not accept WNOWAIT, which leaves an exit for `Child` to reap, so this uses waitid.
+    let seen = wait_for(pid, libc::WSTOPPED | libc::WNOHANG & flags);
+    if matches!(seen, Ok(Seen::Stopped(_))) {
+        return seen.ok();
+    }
+    // The call above fails (with ECHILD) when the child ends. This one also sees a stop, as any wait for a tracee does.
+    let gone = wait_for(pid, libc::WEXITED | libc::WNOWAIT | libc::WNOHANG);
+    if matches!(gone, Ok(Seen::Gone)) {
+        return gone.ok();
+    }
+    match seen {
+        Err(error) if error.kind() == ErrorKind::Interrupted => None,
+        Err(error) => panic!("waitid: {error}"),
+        Ok(seen) => Some(seen),
+    }
+}
+
+/// Waits until a child has come to one of the states of `flags`.
+fn wait_for(pid: i32, flags: i32) -> Result<Seen, Error> {
     // SAFETY: zero is a valid siginfo_t, and waitid fills it in.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    let look = libc::WEXITED | libc::WNOWAIT | (libc::WNOHANG & flags);
     // SAFETY: waits for a child of this process, and writes a local variable.
-    let gone = unsafe {
-        libc::waitid(
-            libc::P_PID,
-            pid as u32,
-            &raw mut info,
-            look | libc::WSTOPPED | libc::__WALL,
-        )
-    };
-    if gone != 0 {
-        let error = Error::last_os_error();
-        assert_eq!(error.kind(), ErrorKind::Interrupted, "waitid: {error}");
-        return None;
+    let result =
+        unsafe { libc::waitid(libc::P_PID, pid as u32, &raw mut info, flags | libc::__WALL) };
+    if result != 0 {
+        return Err(Error::last_os_error());
     }
     // SAFETY: filled in by waitid, or all zero.
-    if unsafe { info.si_pid() } == 0 {
-        return Some(Seen::Nothing);
-    }
-    if matches!(
-        info.si_code,
-        libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
-    ) {
-        return Some(Seen::Gone);
-    }
-    // SAFETY: consumes the stop that was seen above.
-    unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
-    Some(if libc::WIFSTOPPED(status) {
-        Seen::Stopped(libc::WSTOPSIG(status))
-    } else {
-        Seen::Gone
+    let (child, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok(match info.si_code {
+        _ if child == 0 => Seen::Nothing,
+        libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED => Seen::Gone,
+        _ => Seen::Stopped(status),
     })
 }
