@@ -74,7 +74,7 @@ esac
 case "$kernels " in
     *[!m]' '* | ' ') tools="$tools qemu-system-$arch" ;;
     # User-mode kernels alone.
-    *) tools="$tools unshare" ;;
+    *) tools="$tools unshare taskset" ;;
 esac
 for tool in cpio readelf $tools; do
     command -v "$tool" >/dev/null || missing "$tool is not installed"
@@ -200,20 +200,32 @@ in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$w
 say "the machines' memory file has $(du -m "$work/base.cpio" | cut -f1) MiB"
 
 bad=0
-# Sweeps of a kernel for as long as there is time.
+# The numbers of the processors that this process may use.
+own_processors() {
+    awk -F '[:,\t]+' '/^Cpus_allowed_list/ {
+        for (part = 2; part <= NF; part++) {
+            split($part, ends, "-")
+            for (one = ends[1]; one <= (ends[2] == "" ? ends[1] : ends[2]); one++) print one
+        }
+    }' /proc/self/status
+}
+# Sweeps of a kernel for as long as there is time: in one machine, or if it is a user-mode kernel in one on each processor.
 sweeps() { # kernel, image, processors
-    at_once=1
-    case $1 in *-um) at_once=$(nproc) ;; esac
+    run_on=any
+    case $1 in *-um) run_on=$(own_processors) ;; esac
+    at_once=$(echo "$run_on" | wc -l)
     programs=$(wc -l <"$work/all.list")
     rm -f "$work"/sweep-*.log
-    for number in $(seq "$at_once"); do
+    number=0
+    for processor in $run_on; do
+        number=$((number + 1))
         mkdir -p "$work/$number"
         { cat "$work/common.conf"; echo "WITHIN=$within"; } >"$work/$number/run.conf"
         # Each machine begins with another program.
         first=$(((number - 1) * programs / at_once + 1))
         { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 100); do cat "$work/all.list"; done; } >"$work/$number/run.list"
         (cd "$work/$number" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/$number.cpio"
-        CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$((within + 120))" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &
+        PROCESSOR=$([ "$processor" = any ] || echo "$processor") CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$((within + 120))" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &
         machines_run="$machines_run $!"
     done
     wait

@@ -4,7 +4,8 @@
 # one after another, and the later ones win. MEMORY is the machine's memory (3G), CPU the model of its processors (max).
 #
 # A user-mode kernel is a program that needs no QEMU. It runs in a chroot, the folder `system` beside the image, which has
-# its C library.
+# its C library. PROCESSOR is the one of this machine that it runs on (any): its processes wait for each other at each
+# system call, which takes twice as long between two processors.
 set -eu
 arch=$1 image=$2 processors=$3 limit=$4
 shift 4
@@ -23,7 +24,8 @@ if [ -d "$system" ]; then
     # In a process namespace of its own, so that each of its processes ends with it. It is not the first process there: a
     # kernel that panics aborts, which a first process cannot. Its memory is a file in TMPDIR.
     # shellcheck disable=SC2016 # expanded by the inner shell
-    timeout -k 5 "$limit" env -i HOME=/root TMPDIR=/dev/shm PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    # shellcheck disable=SC2086 # a command, or nothing
+    timeout -k 5 "$limit" ${PROCESSOR:+taskset -c "$PROCESSOR"} env -i HOME=/root TMPDIR=/dev/shm PATH=/usr/sbin:/usr/bin:/sbin:/bin \
         unshare $user --mount --pid --fork --kill-child sh -euc '
         mount -t proc proc "$1/proc"
         mount -t tmpfs tmpfs "$1/root"

@@ -7,8 +7,8 @@ use crate::Trial;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork_step::{Pinned, Place, Recording};
 
-/// How many executions of an instruction are points. A long run has more, but only by the square root of its factor: a task
-/// comes to the *n*-th execution by *n* breakpoints.
+/// How many executions of an instruction are points, multiplied as [`Trial::points`] says, but not by more than 2: a task comes
+/// to the *n*-th execution by *n* breakpoints.
 pub(super) const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied as [`Trial::points`] says; this takes a fraction of a second.
@@ -86,8 +86,8 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
     }
 
     fn visits(&self) -> u32 {
-        let square = u64::from(VISITS * VISITS);
-        self.trial.points(square).isqrt() as u32
+        let visits = self.trial.points(VISITS.into());
+        visits.min(2 * u64::from(VISITS)) as u32
     }
 
     /// Kills tasks as they recover from kills at the places.
