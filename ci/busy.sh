@@ -51,9 +51,11 @@ for _ in $(seq "$spinners"); do
     sh -c 'while :; do :; done' &
     spinning="$spinning $!"
 done
-# One program: its output, and its name if it fails.
+# One program: its output, its name if it fails, and the seconds that it took.
 cat >"$folder/one" <<'END'
+began=$(date +%s)
 sh "$1/list/$2" >"$1/logs/$2" 2>&1 || echo "$2" >>"$1/failed"
+echo "$(($(date +%s) - began)) $2" >>"$1/seconds"
 END
 # shellcheck disable=SC2016 # no expansions
 [ -e "$results" ] || printf '%s\n' '# The suite on a busy machine' '' \
@@ -67,6 +69,9 @@ for _ in $(seq "$passes"); do
     : >"$folder/failed"
     began=$(date +%s)
     xargs -P "$programs" -n 1 sh "$folder/one" "$folder" <"$folder/names"
+    # The next pass begins with those that take longest: none of them then runs alone at its end.
+    sort -rn "$folder/seconds" | cut -d' ' -f2 >"$folder/names"
+    rm "$folder/seconds"
     [ -n "$pattern" ] || cargo test --workspace --locked --doc >"$folder/logs/documentation" 2>&1 || echo documentation >>"$folder/failed"
     minutes=$((($(date +%s) - began + 30) / 60))
     passed=$(cat "$folder/logs/"* | sed -n 's/^test result: .* \([0-9]*\) passed.*/\1/p' | awk '{ sum += $1 } END { print sum + 0 }')

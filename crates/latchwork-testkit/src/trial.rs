@@ -95,10 +95,10 @@ impl Trial {
         let mut looks = 0_u32;
         while !condition() {
             looks = looks.saturating_add(1);
-            // A real-time task that only yields starves lower ones that are bound to the same processor; and where other
-            // programs have work, each yield takes long.
+            // Where other programs have work, a yield takes a whole time slice. And a real-time task that only yields starves
+            // lower ones that are bound to the same processor.
             match looks {
-                0..64 => std::thread::yield_now(),
+                0..4 => std::thread::yield_now(),
                 _ => std::thread::sleep(Duration::from_micros(50)),
             }
         }
