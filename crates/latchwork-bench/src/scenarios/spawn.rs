@@ -85,8 +85,8 @@ const FROM_POOL: u32 = 48;
 const WAKING: u32 = 12;
 /// How many coprocs a sustained run creates for each millisecond of the plan's window.
 const SUSTAINED_PER_MS: u32 = 10;
-/// How long filling the pool may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// After what time the pool will not be filled any more, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Tools {
     fn start(run: u32) -> io::Result<Self> {
@@ -209,7 +209,7 @@ impl Scenario for Spawn {
 /// the measuring process dies.
 struct Worker {
     process: libc::pid_t,
-    /// Requests are a contestant's index; answers are an errno and a figure.
+    /// Requests are a contestant's index; answers are a figure, or the text of an error: see [`reply`].
     line: Option<UnixStream>,
 }
 
@@ -255,11 +255,15 @@ impl Worker {
                 io::ErrorKind::UnexpectedEof => io::Error::other("the measuring worker died"),
                 _ => error,
             })?;
-        let (errno, figure) = answer.split_at(4);
-        match i32::from_ne_bytes(errno.try_into().unwrap_or_default()) {
-            0 => Ok(f64::from_ne_bytes(figure.try_into().unwrap_or_default())),
-            errno => Err(io::Error::from_raw_os_error(errno)),
+        let (length, figure) = answer.split_at(4);
+        let mut text = vec![0; u32::from_ne_bytes(length.try_into().unwrap_or_default()) as usize];
+        if text.is_empty() {
+            return Ok(f64::from_ne_bytes(figure.try_into().unwrap_or_default()));
         }
+        self.line()?.read_exact(&mut text)?;
+        Err(io::Error::other(
+            String::from_utf8_lossy(&text).into_owned(),
+        ))
     }
 
     fn line(&mut self) -> io::Result<&mut UnixStream> {
@@ -296,15 +300,15 @@ fn work(mib: u64, sample: Duration, run: u32, mut line: UnixStream) -> io::Resul
     Ok(())
 }
 
+/// The length of an error's text (4 bytes), the figure (8 bytes), and that text; the length is 0 if there is a figure.
 fn reply(line: &mut UnixStream, figure: io::Result<f64>) -> io::Result<()> {
-    let (errno, figure) = match figure {
-        Ok(figure) => (0, figure),
-        Err(error) => (error.raw_os_error().unwrap_or(libc::EIO), 0.0),
+    let (figure, text) = match figure {
+        Ok(figure) => (figure, String::new()),
+        Err(error) => (0.0, error.to_string()),
     };
-    let mut answer = [0; 12];
-    answer[..4].copy_from_slice(&errno.to_ne_bytes());
-    answer[4..].copy_from_slice(&figure.to_ne_bytes());
-    line.write_all(&answer)
+    line.write_all(&(text.len() as u32).to_ne_bytes())?;
+    line.write_all(&figure.to_ne_bytes())?;
+    line.write_all(text.as_bytes())
 }
 
 /// A small process that clones itself on request; the clone is a child of the worker and exits immediately. The server
