@@ -1,6 +1,6 @@
 //! One kill test.
 
-use crate::{Seed, Watchdog};
+use crate::{Child, Seed, Watchdog};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -88,6 +88,26 @@ impl Trial {
             .and_then(|text| text.parse().ok())
             .unwrap_or(3);
         Duration::from_secs(seconds)
+    }
+
+    /// Stops a child while it sleeps in a futex system call. So it holds none of the locks within the library's objects, as it
+    /// might if its sleep was interrupted just then.
+    pub fn stop_asleep(&self, child: &Child) {
+        let call = || std::fs::read_to_string(format!("/proc/{}/syscall", child.pid())).ok();
+        loop {
+            let mut asleep = None;
+            self.wait_until(|| {
+                asleep = call();
+                child.is_in_futex()
+            });
+            child.signal(libc::SIGSTOP);
+            self.wait_until(|| child.is_stopped());
+            // In the same call, with the same arguments.
+            if call() == asleep {
+                return;
+            }
+            child.signal(libc::SIGCONT);
+        }
     }
 
     /// Waits until `condition` holds; only the watchdog limits the wait.

@@ -193,9 +193,8 @@ fn while_stopped(
         let left = events.pending().unwrap().bits();
         name[1].store(u64::from(received) << 32 | u64::from(left), SeqCst);
     });
-    trial.wait_until(|| name[0].load(SeqCst) != 0 && child.is_in_futex());
-    child.signal(libc::SIGSTOP);
-    trial.wait_until(|| child.is_stopped());
+    trial.wait_until(|| name[0].load(SeqCst) != 0);
+    trial.stop_asleep(&child);
     let to = TaskId::from_raw(name[0].load(SeqCst)).unwrap();
     for set in sends {
         events.send(to, *set).unwrap();

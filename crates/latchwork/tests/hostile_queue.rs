@@ -124,9 +124,11 @@ fn sound(trial: &Trial, discipline: Discipline) -> (Vec<u8>, std::ops::Range<usi
     let queue = Queue::create(&region, "queue", &options).unwrap();
     // It gets some chunks, the last of them a short one.
     let mut waiting = waiters(trial, queue, 7);
+    if discipline == Discipline::Racing {
+        waiting.iter().for_each(|child| trial.stop_asleep(child));
+    }
     for child in &mut waiting {
         if discipline == Discipline::Racing {
-            child.signal(libc::SIGSTOP);
             queue.broadcast(b"unread").unwrap();
         }
         child.kill();

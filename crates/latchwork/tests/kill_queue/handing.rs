@@ -27,8 +27,7 @@ fn stopped(trial: &Trial, queue: Queue<'_>) -> Child {
     let child = Child::fork(|| {
         queue.receive(&mut [0; MAX_MESSAGE]).unwrap();
     });
-    trial.wait_until(|| child.is_in_futex());
-    child.signal(libc::SIGSTOP);
+    trial.stop_asleep(&child);
     child
 }
 

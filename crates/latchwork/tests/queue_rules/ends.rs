@@ -77,7 +77,7 @@ fn waiters_of_a_deleted_queue_get_nothing_of_the_new_one() {
         for is_broadcast in [false, true] {
             let old = ordered(&region, discipline);
             let waiting = receiver(&trial, old);
-            waiting.signal(libc::SIGSTOP);
+            trial.stop_asleep(&waiting);
             old.delete().unwrap();
             let new = ordered(&region, discipline);
             let left: &[&[u8]] = if is_broadcast {
@@ -106,7 +106,7 @@ fn waiters_of_a_deleted_queue_get_its_error_even_if_messages_come_back() {
     queue.send(&[1]).unwrap();
     let held = queue.receive_held().unwrap();
     let waiting = receiver(&trial, queue);
-    waiting.signal(libc::SIGSTOP);
+    trial.stop_asleep(&waiting);
     queue.delete().unwrap();
     held.give_back();
     waiting.signal(libc::SIGCONT);
@@ -177,9 +177,7 @@ fn a_message_that_is_refused_after_the_deletion_ends_the_queue() {
                 "{received:?}"
             );
         });
-        trial.wait_until(|| waiting.is_in_futex());
-        waiting.signal(libc::SIGSTOP);
-        trial.wait_until(|| waiting.is_stopped());
+        trial.stop_asleep(&waiting);
         if is_broadcast {
             assert_eq!(queue.broadcast(b"two").unwrap(), 1);
         } else {

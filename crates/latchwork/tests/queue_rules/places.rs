@@ -16,7 +16,7 @@ fn queue_of_one(region: &Region, discipline: Discipline, max_message: u32) -> Qu
 /// A receiver that waits, and does not run until it is continued.
 fn stopped(trial: &Trial, queue: Queue<'_>) -> Child {
     let child = receiver(trial, queue);
-    child.signal(libc::SIGSTOP);
+    trial.stop_asleep(&child);
     child
 }
 

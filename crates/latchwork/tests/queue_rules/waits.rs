@@ -44,7 +44,7 @@ fn a_broadcast_to_tasks_that_are_killed_leaves_nothing() {
     let queue = queue(&region, 1);
     for length in [1, 6000] {
         let mut waiting: Vec<_> = (0..3).map(|_| receiver(&trial, queue)).collect();
-        waiting.iter().for_each(|child| child.signal(libc::SIGSTOP));
+        waiting.iter().for_each(|child| trial.stop_asleep(child));
         assert_eq!(queue.broadcast(&[5; 6000][..length]).unwrap(), 3);
         assert_eq!(waiting[0].kill(), Exit::Signal(libc::SIGKILL));
         assert_eq!(waiting[1].kill(), Exit::Signal(libc::SIGKILL));
@@ -83,7 +83,7 @@ fn a_message_for_a_task_that_is_killed_goes_to_the_next_in_order() {
     let queue = ordered(&region, Discipline::Fifo);
     let mut first = receiver(&trial, queue);
     let second = receiver(&trial, queue);
-    first.signal(libc::SIGSTOP);
+    trial.stop_asleep(&first);
     queue.send(&[1]).unwrap();
     queue.send(&[2]).unwrap();
     expect(second, 2);
