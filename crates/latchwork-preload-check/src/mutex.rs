@@ -26,6 +26,9 @@ entry! {
     pthread_mutex_clocklock 3 clock_lock;
     pthread_mutex_unlock 1 unlock;
     __pthread_mutex_unlock 1 unlock;
+    pthread_mutex_consistent 1 consistent;
+    pthread_mutex_getprioceiling 2 ceiling;
+    pthread_mutex_setprioceiling 3 set_ceiling;
     mtx_init 2 c11_init;
     mtx_destroy 1 c11_end;
     mtx_lock 1 c11_lock;
@@ -227,6 +230,32 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
         }
         judged(result, mutex, Kind::Mutex, "pthread_mutex_destroy", at)
     }
+}
+
+unsafe extern "C" fn consistent(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
+    let result = unsafe { real::pthread_mutex_consistent(mutex) };
+    judged(result, mutex, Kind::Mutex, "pthread_mutex_consistent", at)
+}
+
+unsafe extern "C" fn ceiling(mutex: *const Mutex, ceiling: *mut c_int, at: usize) -> c_int {
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
+    let result = unsafe { real::pthread_mutex_getprioceiling(mutex, ceiling) };
+    let call = "pthread_mutex_getprioceiling";
+    judged(result, mutex, Kind::Mutex, call, at)
+}
+
+/// (glibc takes the mutex for this, and releases it, without its public functions.)
+unsafe extern "C" fn set_ceiling(
+    mutex: *mut Mutex,
+    ceiling: c_int,
+    old: *mut c_int,
+    at: usize,
+) -> c_int {
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
+    let result = unsafe { real::pthread_mutex_setprioceiling(mutex, ceiling, old) };
+    let call = "pthread_mutex_setprioceiling";
+    judged(result, mutex, Kind::Mutex, call, at)
 }
 
 unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_int {

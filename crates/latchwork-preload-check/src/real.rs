@@ -12,6 +12,9 @@ pub(crate) type Body11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 latchwork_interpose::real_mutexes! {
     (Mutex, Opaque)
+    "C" fn pthread_mutex_consistent(mutex: *mut Mutex) -> c_int;
+    "C" fn pthread_mutex_getprioceiling(mutex: *const Mutex, ceiling: *mut c_int) -> c_int;
+    "C" fn pthread_mutex_setprioceiling(mutex: *mut Mutex, ceiling: c_int, old: *mut c_int) -> c_int;
     "C" fn pthread_cond_signal(cond: *mut Opaque) -> c_int;
     "C" fn pthread_cond_broadcast(cond: *mut Opaque) -> c_int;
     "C" fn pthread_rwlock_init(rwlock: *mut RwLock, attributes: *const c_void) -> c_int;

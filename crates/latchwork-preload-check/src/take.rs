@@ -90,6 +90,11 @@ pub(crate) fn take(
         taken(lock, mode, How::Locked, site(at));
         return tried;
     }
+    // glibc takes note of a mutex's ceiling before it raises the priority: once the system has refused that, a second call
+    // would return 0, without the priority.
+    if tried == libc::EPERM {
+        return tried;
+    }
     if tried != libc::EBUSY {
         // The program's own call returns the error, if there is one; or it acquires the lock, as with the process's
         // first mutex that has a ceiling.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{compile, run_case};
+use latchwork_testkit::priority::may_use_priorities;
 use std::process::Command;
 
 #[test]
@@ -32,7 +33,7 @@ fn each_misuse_is_reported_and_none_of_its_harmless_twins() {
         faults += u32::from(!rule.is_empty());
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(faults >= 43, "{faults}");
+    assert!(faults >= 48, "{faults}");
 }
 
 #[test]
@@ -47,4 +48,17 @@ fn a_call_that_fails_is_reported_once_for_each_place() {
         text.contains("called pthread_mutex_lock on") && text.contains("and got EDEADLK")
     };
     assert!(summaries.iter().all(is_right), "{summaries:?}");
+}
+
+#[test]
+fn a_call_without_the_right_to_it_is_reported() {
+    if !may_use_priorities("a_call_without_the_right_to_it_is_reported") {
+        return;
+    }
+    let Some((program, _leftover)) = compile("misuse.c", "right", &[]) else {
+        return;
+    };
+    let outcome = run_case(&program, "fails_right", "quiet,long=0");
+    assert_eq!(outcome.each("rule"), ["no-failed-call"]);
+    assert!(outcome.each("summary")[0].contains("and got EPERM"));
 }

@@ -2,6 +2,7 @@
    second argument is where findings go. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -153,12 +155,44 @@ static void fails_sem_time(void) {
     if (sem_timedwait(&sem, &none) != -1 || errno != EINVAL) abort();
 }
 static void fails_join(void) { if (pthread_join(pthread_self(), NULL) != EDEADLK) abort(); }
-static void fails_kind(void) {
-    pthread_mutex_t robust;
+static void make_one_robust(pthread_mutex_t *robust) {
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes), pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&robust, &attributes);
-    if (pthread_mutex_consistent(&robust) != EINVAL || pthread_mutex_unlock(&robust) != EPERM) abort();
+    pthread_mutex_init(robust, &attributes);
+}
+static void fails_kind(void) {
+    pthread_mutex_t robust;
+    make_one_robust(&robust);
+    if (pthread_mutex_unlock(&robust) != EPERM) abort();
+}
+static void fails_consistent(void) {
+    pthread_mutex_t robust;
+    make_one_robust(&robust);
+    if (pthread_mutex_consistent(&robust) != EINVAL) abort();
+}
+static void fails_ceiling(void) {
+    int ceiling;
+    if (pthread_mutex_getprioceiling(&other, &ceiling) != EINVAL) abort();
+}
+static void fails_new_ceiling(void) {
+    int old;
+    if (pthread_mutex_setprioceiling(&other, 1, &old) != EINVAL) abort();
+}
+/* The lock call must raise the real-time priority of the thread, which has lost the right to that. */
+static void fails_right(void) {
+    struct sched_param lowest = {1};
+    struct __user_cap_header_struct which = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct rights[2];
+    struct rlimit none = {0, 0};
+    pthread_mutexattr_t attributes;
+    pthread_mutex_t with_ceiling;
+    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest) != 0) abort();
+    if (syscall(SYS_capget, &which, rights) != 0) abort();
+    rights[0].effective &= ~(1u << CAP_SYS_NICE);
+    if (syscall(SYS_capset, &which, rights) != 0 || setrlimit(RLIMIT_RTPRIO, &none) != 0) abort();
+    pthread_mutexattr_init(&attributes), pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_PROTECT);
+    pthread_mutexattr_setprioceiling(&attributes, 10), pthread_mutex_init(&with_ceiling, &attributes);
+    if (pthread_mutex_lock(&with_ceiling) != EPERM) abort();
 }
 /* Ten times in one place, on as many mutexes, and once in another. */
 static void fails_often(void) {
@@ -171,12 +205,18 @@ static void fails_often(void) {
 }
 
 /* Too long, by the clock that the checker goes by. */
-static void hold_for(int milliseconds) {
+static void pass(int milliseconds) {
     struct timespec from, now;
-    pthread_mutex_lock(&other);
     clock_gettime(CLOCK_MONOTONIC_COARSE, &from);
     do clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     while ((now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < milliseconds);
+}
+static void hold_for(int milliseconds) { pthread_mutex_lock(&other), pass(milliseconds); }
+static void long_read(void) {
+    pthread_rwlock_init(&rwlock, NULL), pthread_rwlock_rdlock(&rwlock), pass(60), pthread_rwlock_unlock(&rwlock);
+}
+static void long_write(void) {
+    pthread_rwlock_init(&rwlock, NULL), pthread_rwlock_wrlock(&rwlock), pass(60), pthread_rwlock_unlock(&rwlock);
 }
 static void long_unlock(void) { hold_for(60), pthread_mutex_unlock(&other); }
 static void long_wait(void) {
@@ -392,12 +432,14 @@ static const struct { const char *name, *rule, *words; void (*run)(void); } case
     TWICE(twice_barrier_heap), TWICE(twice_sem),
     WAITERS(waiters_barrier), WAITERS(waiters_cond), WAITERS(waiters_sem),
     FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), CASE(fails_kind, "no-double-unlock", ""),
+    FAILS(fails_consistent), FAILS(fails_ceiling), FAILS(fails_new_ceiling),
+    CASE(long_read, "no-long-hold", "long-hold=20"), CASE(long_write, "no-long-hold", "long-hold=20"),
     CASE(long_unlock, "no-long-hold", "long-hold=20"), CASE(long_wait, "no-long-hold", "long-hold=20"), CASE(long_enough, "", ""),
     CASE(notify_without, "notifies-with-mutex", "hints"), CASE(notify_without, "", ""), CASE(notify_with, "", "hints"),
     FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_notified),
     FINE(fine_barrier), FINE(fine_barrier_asleep), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), FINE(fine_remade_by_another), FINE(fine_robust),
     CASE(robust_order, "one-task-order", ""), CASE(robust_kept, "no-exit-holding", ""), ENDED(robust_ended),
-    {"fails_often", "-", "", fails_often},
+    {"fails_often", "-", "", fails_often}, {"fails_right", "-", "", fails_right},
 };
 int main(int count, char **names) {
     findings = count == 3 ? names[2] : "";
