@@ -227,7 +227,7 @@ fn threads_begin_lock_and_end_while_a_library_is_being_loaded() {
     let Some((program, _leftover)) = uses("loading", "on") else {
         return;
     };
-    for case in ["joined", "beside"] {
+    for case in ["joined", "meanwhile"] {
         let (path, _findings) = scratch("loading.jsonl");
         let child = Command::new(&program)
             .arg(case)

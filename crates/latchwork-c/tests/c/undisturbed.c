@@ -370,6 +370,7 @@ static const struct {
 int main(int count, char **arguments)
 {
 	void *object = NULL;
+	int ran = 0;
 	alarm(100);
 	CHECK_IS(lw_region_create(&region, NULL, NULL), 0);
 	CHECK_IS(lw_queue_create(&queue, region, "queue", 8, 16, LW_QUEUE_RACING), 0);
@@ -377,9 +378,13 @@ int main(int count, char **arguments)
 	locks = (struct locks *)object;
 	lw_robust_mutex_init(&locks->robust);
 	lw_shared_tp_mutex_init(&locks->throughput);
-	for (size_t number = 0; number < sizeof cases / sizeof *cases; number++)
-		if (count < 2 || strcmp(arguments[1], cases[number].name) == 0)
-			cases[number].run();
+	for (size_t number = 0; number < sizeof cases / sizeof *cases; number++) {
+		if (count > 1 && strcmp(arguments[1], cases[number].name) != 0)
+			continue;
+		cases[number].run();
+		ran++;
+	}
+	CHECK(ran > 0);
 	CHECK_IS(lw_queue_close(queue), 0);
 	CHECK_IS(lw_region_detach(region), 0);
 	puts("undisturbed");

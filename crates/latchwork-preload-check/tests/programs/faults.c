@@ -435,9 +435,13 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(fine_reinitialised_in_child, ""), CASE(fine_assigned_in_child, ""), CASE(fine_many_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
 };
 int main(int count, char **names) {
+    int is_known = count == 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (count == 1) printf("%s %s\n", cases[i].name, cases[i].rule);
-        else if (strcmp(cases[i].name, names[1]) == 0) cases[i].run();
+        else if (strcmp(cases[i].name, names[1]) == 0) {
+            is_known = 1;
+            cases[i].run();
+        }
     }
-    return 0;
+    return is_known ? 0 : 2;
 }

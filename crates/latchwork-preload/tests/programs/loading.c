@@ -24,7 +24,7 @@ static void *work(void *done) {
 }
 
 /* While a constructor waits, threads begin, lock and end; so does one that was there before. */
-static void in_directory(void) {
+static void meanwhile(void) {
     int entered[2], leave[2], done[2], ended[2];
     char text[16], byte = 0;
     pthread_t loader, worker;
@@ -45,4 +45,4 @@ static void in_directory(void) {
     join(loader);
 }
 
-USES({"joined", joined}, {"in_directory", in_directory})
+USES({"joined", joined}, {"meanwhile", meanwhile})

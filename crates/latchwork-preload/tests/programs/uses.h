@@ -80,18 +80,23 @@ static inline void *attend(void *argument) {
     pthread_mutex_unlock(&hall->mutex);
     return NULL;
 }
-/* The cases, by their names. */
+/* The cases, by their names. A name that none of them has is an error. */
 #define USES(...) \
     int main(int count, char **names) { \
         static const struct { const char *name; void (*run)(void); } cases[] = {__VA_ARGS__}; \
         const char *patience = getenv("USES_PATIENCE"); \
         if (patience != NULL) alarm((unsigned)atoi(patience)); \
+        int unknown = count - 1; \
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) { \
             int wanted = count == 1; \
-            for (int name = 1; name < count; name++) wanted |= strcmp(names[name], cases[i].name) == 0; \
+            for (int name = 1; name < count; name++) { \
+                if (strcmp(names[name], cases[i].name) != 0) continue; \
+                wanted = 1; \
+                unknown--; \
+            } \
             if (wanted) cases[i].run(); \
         } \
-        return 0; \
+        return unknown == 0 ? 0 : 2; \
     }
 
 #endif
