@@ -189,3 +189,21 @@ fn a_thread_that_ends_holds_and_wants_nothing() {
     assert!(report.contains("holds mutex held:outer::"), "{report}");
     assert!(!report.contains("wants"), "{report}");
 }
+
+#[test]
+fn a_thread_that_unlocks_anothers_lock_does_not_want_it() {
+    let Some((program, _leftover)) = program("owned") else {
+        return;
+    };
+    let output = run(&[], &[program.to_str().unwrap(), "owned"]);
+    let report = text(&output.stderr);
+    assert!(report.contains("[owner-unlocks]"), "{report}");
+    let used = report
+        .lines()
+        .find(|line| line.trim_start().starts_with("unlocks "));
+    assert!(
+        used.is_some_and(|line| line.contains(&line_of(&output))),
+        "{report}"
+    );
+    assert!(!report.contains("wants mutex"), "{report}");
+}

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{Holder, Named, command, run, run_as_nobody, unique};
-use latchwork_testkit::{Leftover, output_of};
+use common::{Holder, Named, WAITED_FOR, command, run, run_as_nobody, unique};
+use latchwork_testkit::{Leftover, Watchdog, output_of};
 use std::process::Output;
+use std::thread::sleep;
+use std::time::Duration;
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -61,24 +63,35 @@ fn a_missing_object_is_one_line_and_a_failure_for_each_verb() {
 #[test]
 fn existing_objects_are_shown_despite_missing_ones() {
     let named = Named::new("there");
-    let holder = Holder::of(&named.0);
+    let holder = Holder::with_waiter(&named.0);
     let name = unique("nosuch");
-    let pid = holder.pid().to_string();
-    for args in [
-        &["ps", &name, &named.0][..],
-        &["gc", &name, &named.0],
-        &[
-            "locks", "--all", "--json", "--region", &name, "--region", &named.0,
-        ],
-        &["locks", "--json", "--pid", &no_process(), "--pid", &pid],
+    let (pid, missing) = (holder.pid().to_string(), no_process());
+    let watchdog = Watchdog::start("a lock that is waited for".into());
+    while !shown(&run(&["locks", "--region", &named.0])).contains(WAITED_FOR) {
+        sleep(Duration::from_millis(10));
+    }
+    drop(watchdog);
+    for (args, part) in [
+        (&["ps", &name, &named.0][..], named.0.as_str()),
+        (&["gc", &name, &named.0], &named.0),
+        (
+            &["locks", "--region", &name, "--region", &named.0],
+            WAITED_FOR,
+        ),
+        (
+            &["locks", "--json", "--region", &name, "--region", &named.0],
+            WAITED_FOR,
+        ),
+        (&["locks", "--pid", &missing, "--pid", &pid], WAITED_FOR),
+        (
+            &["locks", "--json", "--pid", &missing, "--pid", &pid],
+            WAITED_FOR,
+        ),
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
         assert_eq!(said(&output).lines().count(), 1, "{args:?}: {output:?}");
-        // A region without contended locks has no line among them.
-        let parts = [named.0.as_str(), &pid, "latchwork-locks/1"];
-        let is_there = parts.iter().any(|part| shown(&output).contains(*part));
-        assert!(is_there, "{args:?}: {output:?}");
+        assert!(shown(&output).contains(part), "{args:?}: {output:?}");
     }
 }
 

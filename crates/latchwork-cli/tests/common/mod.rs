@@ -3,7 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use latchwork::region::RegionOptions;
+use latchwork::mutex::{Mutex, RegionGuard};
+use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Leftover, output_of};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -122,6 +123,9 @@ pub fn region_bytes() -> Vec<u8> {
 }
 
 const ROLE: &str = "LATCHWORK_TEST_REGION";
+const LOCK: &str = "LATCHWORK_TEST_LOCK";
+/// The name of the lock for which a task waits.
+pub const WAITED_FOR: &str = "waited-for";
 pub const ANONYMOUS: &str = "anonymous:";
 
 /// Another process that has a region, with two tasks, until it is killed or dropped.
@@ -135,9 +139,19 @@ pub struct Holder {
 impl Holder {
     /// Makes a region of this name, or an anonymous one if the name starts so, and an object in it.
     pub fn of(name: &str) -> Self {
+        Self::start(name, "")
+    }
+
+    /// The same, with the lock [`WAITED_FOR`] in the region, for which one of the tasks waits.
+    pub fn with_waiter(name: &str) -> Self {
+        Self::start(name, WAITED_FOR)
+    }
+
+    fn start(name: &str, lock: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "common::holder_process", "--nocapture"])
             .env(ROLE, name)
+            .env(LOCK, lock)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -191,15 +205,28 @@ fn holder_process() {
     let other = region.clone();
     let (joined, wait) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();
+    let name = std::env::var(LOCK).unwrap();
+    let wanted = name.clone();
+    let held = (!name.is_empty()).then(|| locked(&region, &name));
     let thread = std::thread::spawn(move || {
         other.join("second").unwrap();
         joined.send(()).unwrap();
+        if !wanted.is_empty() {
+            drop(locked(&other, &wanted));
+        }
         let _ = ended.recv();
     });
     wait.recv().unwrap();
     println!("ready");
     // Until our parent drops its end, or dies.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    drop(held);
     drop(end);
     thread.join().unwrap();
+}
+
+/// The lock of this name.
+fn locked<'a>(region: &'a Region, name: &str) -> RegionGuard<'a, u32> {
+    let lock = region.object(name, || Mutex::in_region(0_u32)).unwrap();
+    lock.get_ref().lock().unwrap()
 }

@@ -22,6 +22,12 @@ template <class T> __attribute__((noinline)) void unlock_free(T *mutex) {
     pthread_mutex_unlock(mutex);
     __asm__ volatile("" ::: "memory");
 }
+template <class T> __attribute__((noinline)) void unlock_held(T *mutex) {
+    printf("%d\n", __LINE__ + 2);
+    fflush(stdout);
+    pthread_mutex_unlock(mutex);
+    __asm__ volatile("" ::: "memory");
+}
 } }
 using namespace outer::a_namespace_with_a_name_that_is_too_long_for_the_checker;
 static void fault() { unlock_free(&mutex); }
@@ -39,6 +45,16 @@ static void *hold(void *argument) { pthread_mutex_lock(&mutex); return argument;
 static void ends() {
     pthread_t thread;
     pthread_create(&thread, NULL, hold, NULL), pthread_join(thread, NULL);
+}
+static void *unlock(void *argument) {
+    unlock_held(&mutex);
+    return argument;
+}
+/* Another thread's. */
+static void owned() {
+    pthread_t thread;
+    pthread_mutex_lock(&mutex);
+    pthread_create(&thread, NULL, unlock, NULL), pthread_join(thread, NULL);
 }
 /* Whoever makes a process or becomes another program is killed. */
 static void filtered() {
@@ -60,7 +76,7 @@ static void rooted() {
 static void reaping() { prctl(PR_SET_CHILD_SUBREAPER, 1), waits(); }
 
 static const struct { const char *name; void (*run)(); } cases[] = {
-    {"fault", fault}, {"waits", waits}, {"killed", killed}, {"ends", ends}, {"filtered", filtered}, {"rooted", rooted}, {"reaping", reaping},
+    {"fault", fault}, {"waits", waits}, {"killed", killed}, {"ends", ends}, {"owned", owned}, {"filtered", filtered}, {"rooted", rooted}, {"reaping", reaping},
 };
 int main(int count, char **names) {
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
