@@ -202,8 +202,40 @@ fn each_function_has_a_page() {
     let manual = installed().join("share/man");
     let functions = functions();
     assert!(functions.len() > 200, "{functions:?}");
-    // Some of the header are inline alone.
-    let inline = ["mutex_lock", "down", "init_completion", "LW_DEFINE_MUTEX"];
+    // Those of the headers that are inline alone, and some that are macros.
+    let headers = [
+        installed().join("include"),
+        installed().join("include/latchwork"),
+    ];
+    let files = headers
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let mut inline = vec![
+        "mutex_lock".to_owned(),
+        "down".into(),
+        "LW_DEFINE_MUTEX".into(),
+    ];
+    for file in files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.is_file())
+    {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("static inline"));
+        let before = lines.filter_map(|line| Some(line.split_once('(')?.0));
+        let names = before.filter_map(|before| before.rsplit([' ', '*']).next());
+        inline.extend(
+            names
+                .filter(|name| !name.starts_with("lw__"))
+                .map(str::to_owned),
+        );
+    }
+    assert!(
+        inline.iter().any(|name| name == "lw_crashtest_begin"),
+        "{inline:?}"
+    );
+    let inline = inline.iter().map(String::as_str);
     let functions = functions.iter().map(String::as_str);
     // No header declares these any more; programs that were compiled with an older one call them.
     let declared = functions.filter(|name| !name.ends_with("_cond_has_waiters"));
