@@ -14,12 +14,16 @@
 //! *Why this wait?* What is on the list must stay unchanged until the walk is finished: see the [task
 //! table](super::task_table). Moreover, a SIGKILL ends the threads of a process one by one: a thread to which the dead
 //! task had passed a reference to its box or guard may still have locks there. So a sweep waits for the other tasks of a
-//! process that is being killed (except threads that are not tasks of the region, and processes about which `/proc` says
-//! nothing).
+//! process that is being killed (except threads that are not tasks of the region).
+//!
+//! `/proc` says which processes are being killed. It says nothing about processes of another PID namespace, and may not be
+//! readable. Then a sweep supposes that the whole process is being killed, unless the dead task's thread has ended by
+//! itself. (If only that thread ended, by a bare system call, the sweep waits until [`WAIT_LIMIT`].)
 //!
 //! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
 //! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`WAIT_LIMIT`] the
-//! sweep goes on, but keeps the private blocks: memory is lost, but no lock.
+//! sweep goes on, but keeps the private blocks: memory is lost, but no lock. The same holds if other tasks of the process
+//! live on.
 #![allow(unsafe_code)]
 
 use super::heap::OnDeath;
@@ -37,7 +41,7 @@ use core::time::Duration;
 
 /// How long a sweep waits for the kernel and for dying tasks.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
-/// How long it waits for a task of which nobody can say whether it is being killed.
+/// How long a thread that finds no dead task waits for one of which nobody can say whether it is being killed.
 const UNASKED_WAIT: Duration = Duration::from_millis(20);
 /// How often it checks whether a living task is being killed.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -55,7 +59,8 @@ impl Region {
     /// their slots. Returns their names.
     ///
     /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
-    /// lock, or attaches the region; call this to have it done at once. The robust mutexes that a dead task held
+    /// lock, or attaches the region; call this to have it done at once. Only a thread that joins the region, or calls this,
+    /// notices that a task became another program by a call of `exec` in another thread than its process's first. The robust mutexes that a dead task held
     /// report the owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// # Errors
@@ -67,7 +72,7 @@ impl Region {
         if self.inner.attached_task(me).is_none() {
             self.inner.attach_thread(me, &mut swept)?;
         }
-        swept.dead.append(&mut self.inner.sweep()?.dead);
+        swept.dead.append(&mut self.inner.sweep_all()?.dead);
         Ok(swept)
     }
 }
@@ -80,10 +85,36 @@ impl Inner {
     }
 
     pub fn sweep(&self) -> Result<Swept, AttachError> {
-        let mut swept = Swept::default();
         if !self.has_unswept() {
-            return Ok(swept);
+            return Ok(Swept::default());
         }
+        self.sweep_after(|| {})
+    }
+
+    /// As [`Self::sweep`], also for the tasks whose death the kernel has not marked. One system call for each living task of
+    /// this PID namespace.
+    pub fn sweep_all(&self) -> Result<Swept, AttachError> {
+        let Ok(me) = Me::get() else {
+            return self.sweep();
+        };
+        let vanished = |slot: &&Slot| self.is_here(slot, me) && slot.has_vanished();
+        if !self.living_slots().any(|slot| vanished(&slot)) {
+            return self.sweep();
+        }
+        // Under the lock no other thread frees such a slot, so that none begins a life in it.
+        self.sweep_after(|| {
+            let slots = self.living_slots().filter(vanished);
+            crate::atomic::unless_disabled!(
+                SweepMarksVanished,
+                slots.for_each(Slot::mark_dead),
+                drop(slots)
+            );
+        })
+    }
+
+    /// Settles all deaths after `first`, which runs under the sweep lock.
+    fn sweep_after(&self, first: impl FnOnce()) -> Result<Swept, AttachError> {
+        let mut swept = Swept::default();
         let _undisturbed = Undisturbed::begin();
         let lock = &self.header().sweep_lock;
         match lock.lock_raw_with_naps() {
@@ -95,6 +126,7 @@ impl Inner {
             // The library never makes this lock unusable; a malicious file may claim it.
             Err(_) => return Err(AttachError::Damaged("its sweep lock is unusable")),
         }
+        first();
         self.settle_deaths(&mut swept);
         // SAFETY: this thread locked it above.
         unsafe { lock.unlock_raw() };
@@ -143,11 +175,14 @@ impl Inner {
                 slot.wait_until_list_walked(until),
                 true
             );
+            let can_ask = self.can_ask_about(slot);
+            // Relaxed: the life-word's Acquire has ordered it.
+            let may_be_killed = can_ask || slot.ended.load(Ordering::Relaxed) == 0;
             for (index, other) in slots.iter().enumerate() {
-                if other.is_alive() && slot.is_of_process_of(other) {
+                if may_be_killed && other.is_alive() && slot.is_of_process_of(other) {
                     lists_walked &= crate::atomic::unless_disabled!(
                         SweepWaitsForOtherThreads,
-                        self.wait_if_being_killed(other, until),
+                        self.wait_if_being_killed(other, can_ask, until),
                         true
                     );
                 }
@@ -159,36 +194,40 @@ impl Inner {
         (dead, lists_walked)
     }
 
-    /// Waits for the deaths of tasks that are being killed at this moment.
+    /// Waits for the deaths of tasks that are being killed at this moment, as far as they belong to this PID namespace. (What a
+    /// region that spans namespaces contains is on no robust list: its locks pass on only when their owner's slot is dead, and
+    /// a sweep waits for the others of that process.)
     fn outlast_killed_tasks(&self) {
+        let Ok(me) = Me::get() else { return };
         let until = Deadline::after(WAIT_LIMIT);
-        for slot in self.living_slots() {
-            if !self.wait_if_being_killed(slot, until) {
+        for slot in self.living_slots().filter(|slot| self.is_here(slot, me)) {
+            let can_ask = self.can_ask_about(slot);
+            let until = match can_ask {
+                true => until,
+                false => Deadline::after(UNASKED_WAIT).min(until),
+            };
+            if !self.wait_if_being_killed(slot, can_ask, until) {
                 break;
             }
         }
     }
 
-    /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. Nobody can
-    /// ask about a process of another PID namespace. There need be no wait for one, either: what a region that spans
-    /// namespaces contains is on no robust list, and a thread that is being killed runs no more of its program.
-    ///
-    /// Where `/proc` cannot be read (it is not mounted, or a filter of system calls forbids to open files), the task may be
-    /// being killed: waits for its death, but not for long.
-    fn wait_if_being_killed(&self, slot: &Slot, until: Deadline) -> bool {
+    /// Whether `/proc` tells this process whether the process of a slot's task is being killed. It does not if that is of
+    /// another PID namespace, if the numbers in `/proc` are those of another one, or if `/proc` cannot be read (it is not
+    /// mounted, or a filter of system calls forbids to open files).
+    fn can_ask_about(&self, slot: &Slot) -> bool {
+        let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
+        is_here && proc_file::is_of_own_namespace() == Some(true)
+    }
+
+    /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. A task about
+    /// which this process cannot ask may be being killed.
+    fn wait_if_being_killed(&self, slot: &Slot, can_ask: bool, until: Deadline) -> bool {
         let process = slot.process.load(Ordering::Relaxed);
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        if !is_here || process == thread::process_id() {
+        if is_here && process == thread::process_id() {
             return true;
         }
-        let can_ask = match proc_file::is_of_own_namespace() {
-            Some(false) => return true,
-            other => other.is_some(),
-        };
-        let until = match can_ask {
-            true => until,
-            false => Deadline::after(UNASKED_WAIT).min(until),
-        };
         loop {
             // Acquire: as for `life`.
             let word = slot.life.word.load(Ordering::Acquire);

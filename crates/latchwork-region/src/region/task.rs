@@ -277,6 +277,7 @@ impl Inner {
         let now = crate::sys::clock::since_boot();
         slot.attached_at.store(now, Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
+        slot.ended.store(0, Ordering::Relaxed);
         slot.check.end();
         let owner = self.owner_of(index as u16);
         slot.events.user.begin(owner.generation());
@@ -313,7 +314,7 @@ impl Inner {
         // A successor of a dead task then finds a settled state, with messages in their places and free slots. If this thread
         // cannot sweep, others will.
         if let Ok(mut found) =
-            crate::atomic::unless_disabled!(JoinerSweeps, self.sweep(), Ok(Swept::default()))
+            crate::atomic::unless_disabled!(JoinerSweeps, self.sweep_all(), Ok(Swept::default()))
         {
             swept.dead.append(&mut found.dead);
         }
@@ -462,6 +463,9 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     let lends = me.lends_in_region(base) || me.lends_within(&inner.addresses());
     if slot.messages() != 0 || lends {
         slot.stay();
+    } else {
+        // Relaxed: a sweep reads it after it has read the mark that the kernel sets at the thread's end.
+        slot.ended.store(1, Ordering::Relaxed);
     }
     // SAFETY: the life-word is on the list until `vacate` below. This thread is in no operation that relies on the
     // attachment: it ends, or has left it.

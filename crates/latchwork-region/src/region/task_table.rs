@@ -34,6 +34,13 @@
 //! region.) *Checked by:* `tests/slot_model.rs`, a model of all states that includes the kernel's walk; `region_slots.rs`,
 //! `pid_namespaces`.
 //!
+//! *An unmarked death.* A thread that becomes another program by `exec` dies as a task. If it is not the first of its process,
+//! it gets that one's ID before the kernel walks its list, and the kernel marks no word, since none holds that ID: the
+//! life-word names a thread that does not exist. (The locks on its list stay locked for ever, as with every robust lock on
+//! Linux; region locks do not.) A thread of the same PID namespace that joins or calls `Region::sweep` asks the kernel whether
+//! the threads of all tasks exist, and marks such a life-word itself. The kernel no longer touches it: before an ID ceases to
+//! exist, the list of its thread is walked, or all words on it name another thread. Waiters do not ask.
+//!
 //! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
 //! as other tasks run: it finds the remaining locks through those that it has not reached yet. So everything on the
 //! dead task's list must stay unchanged, neither freed nor overwritten, until the walk is finished: its private blocks
@@ -105,6 +112,8 @@ pub struct Slot {
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
     pub(super) shares_process: AtomicU8,
+    /// Whether the task's thread has ended by itself, and lends nothing to other threads.
+    pub(super) ended: AtomicU8,
     /// What the task has learned about its partners in exchanging messages and events. Only the task itself uses it.
     pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
@@ -275,6 +284,28 @@ impl Slot {
         // Acquire: the kernel's changes to the list are complete.
         let tail = self.tail.word.load(Ordering::Acquire);
         !matches!(life_of(tail), Life::Alive(_))
+    }
+
+    /// Whether the life-word names a thread that does not exist, although the kernel has not marked it. For a slot of the
+    /// calling thread's PID namespace. A system call.
+    pub(super) fn has_vanished(&self) -> bool {
+        match self.life() {
+            // No thread's ID says that the task is one that lives as long as its process.
+            Life::Alive(tid) => tid != NO_THREAD && no_such_task(tid),
+            _ => false,
+        }
+    }
+
+    /// Marks the task as the kernel would have at its death. For the thread that sweeps, if the task
+    /// has vanished.
+    pub(super) fn mark_dead(&self) {
+        // The tail comes first: after a kill in between the task is still one that has vanished.
+        for word in [&self.tail.word, &self.life.word] {
+            // Acquire, and Release: as the kernel's marks.
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                matches!(life_of(word), Life::Alive(_)).then_some(OWNER_DIED | WAITERS)
+            });
+        }
     }
 
     /// Ends the claim of the calling thread, which has left the slot.
