@@ -153,7 +153,10 @@ impl Once {
     fn call_slowly(self: Pin<&Self>, initialise: impl FnOnce()) -> Result<(), OnceError> {
         let held = match self.lock().lock() {
             Ok(held) => held,
-            Err(LockError::OwnerDied(died)) => died.make_consistent(),
+            Err(LockError::OwnerDied(died)) => {
+                let held = died.make_consistent();
+                crate::atomic::unless_disabled!(OnceRunsAgain, held, return Ok(()))
+            }
             Err(LockError::Deadlock) => return Err(OnceError::Recursive),
             Err(_) => return Err(OnceError::Unavailable),
         };
@@ -202,7 +205,10 @@ impl RegionOnce {
     fn call_slowly(&self, initialise: impl FnOnce()) -> Result<(), OnceError> {
         let held = match self.lock.lock() {
             Ok(held) => held,
-            Err(in_region::LockError::OwnerDied(died)) => died.make_consistent(),
+            Err(in_region::LockError::OwnerDied(died)) => {
+                let held = died.make_consistent();
+                crate::atomic::unless_disabled!(RegionOnceRunsAgain, held, return Ok(()))
+            }
             Err(in_region::LockError::Deadlock) => return Err(OnceError::Recursive),
             Err(in_region::LockError::Unavailable(reason)) => return Err(reason.into()),
             Err(_) => return Err(OnceError::Unavailable),

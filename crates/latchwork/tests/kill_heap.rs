@@ -360,6 +360,55 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
     );
 }
 
+/// The only free blocks are in a span without owner. A victim is killed anywhere in an allocation that adopts it.
+#[test]
+fn a_span_without_owner_is_adopted_after_a_kill_at_any_instruction() {
+    let trial = Trial::begin("a_span_without_owner_is_adopted_after_a_kill_at_any_instruction");
+    let small = Layout::from_size_align(64, 16).unwrap();
+    let span_size = Layout::from_size_align(64 << 10, 16).unwrap();
+    step::each_instruction_and_recovery(
+        &trial,
+        "allocate, from a span without owner",
+        // Each in a region of its own, which is full.
+        || {
+            let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous();
+            let region = region.unwrap();
+            region.join("test").unwrap();
+            // Its block outlives the thread, and with it the span.
+            let leaves = || {
+                region.allocate(small).unwrap();
+            };
+            std::thread::scope(|scope| scope.spawn(leaves).join().unwrap());
+            while region.allocate(span_size).is_ok() {}
+            region
+        },
+        |region, span| {
+            region.join("stepped").unwrap();
+            span.run(|| region.allocate(small).unwrap());
+            die();
+        },
+        |_| false,
+        |region, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                region.allocate(small).unwrap();
+            });
+            die();
+        },
+        |region, point| {
+            region.sweep().unwrap();
+            if let Err(error) = region.allocate(small) {
+                panic!("killed at {point:?}: {error}");
+            }
+            region
+                .check_heap()
+                .unwrap_or_else(|error| panic!("killed at {point:?}: {error}"));
+            "allocated"
+        },
+    );
+}
+
 #[test]
 fn named_objects_are_made_and_removed_whole_at_any_instruction() {
     let trial = Trial::begin("named_objects_are_made_and_removed_whole_at_any_instruction");

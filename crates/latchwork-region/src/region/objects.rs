@@ -393,7 +393,11 @@ impl<'r> Directory<'r> {
     pub(super) fn repair(&self) {
         for entry in self.region.entries() {
             match (entry.state.load(Ordering::Relaxed), entry.object()) {
-                (MOVING, _) => self.finish_move(entry, true),
+                (MOVING, _) => crate::atomic::unless_disabled!(
+                    DirectoryFinishesMove,
+                    self.finish_move(entry, true),
+                    entry.mark_free()
+                ),
                 (CLAIMED, Some(_)) => entry.mark_ready(),
                 (CLAIMED | REMOVING, None) => entry.mark_free(),
                 (REMOVING, Some(object)) => {

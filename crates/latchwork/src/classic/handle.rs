@@ -210,7 +210,7 @@ impl<'r> Classic<'r> {
         match lock.lock_raw() {
             Ok(Acquired::OwnerDied) => {
                 // One store makes an entry's object; only a task that was being moved may be left half-way.
-                self.finish_move();
+                crate::atomic::unless_disabled!(ClassicFinishesMove, self.finish_move(), ());
                 // SAFETY: locked above.
                 unsafe { lock.mark_raw_consistent() };
             }

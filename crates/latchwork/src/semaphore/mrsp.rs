@@ -255,7 +255,7 @@ fn settle_deaths(tasks: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
     let word = core.word.load(Relaxed);
     let owner = owner_of(word);
     if owner != 0 && !tasks.is_alive(owner) {
-        locked.settle_dead_owner(word);
+        crate::atomic::unless_disabled!(MrspTakesOver, locked.settle_dead_owner(word), ());
     }
     Ok(())
 }

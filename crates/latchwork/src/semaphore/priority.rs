@@ -138,7 +138,11 @@ impl<'a> LockedStanding<'a> {
         let held = Self(standing);
         if acquired == Acquired::OwnerDied {
             // The dead owner may have cleared the flag without setting it again.
-            standing.inherits.store(1, Relaxed);
+            crate::atomic::unless_disabled!(
+                StandingInheritsAgain,
+                standing.inherits.store(1, Relaxed),
+                ()
+            );
             // SAFETY: taken above.
             unsafe { standing.lock.mark_raw_consistent() };
         }

@@ -329,16 +329,22 @@ impl<'a> Lock<'a> {
     /// Takes a word whose owner is gone; `None`: it has changed.
     fn take_from_dead(&self, word: u64) -> Option<Acquired> {
         let taken = self.me.identity() | WAITERS | INCONSISTENT;
-        self.replace(word, taken).then_some(unless_fault!(
-            RegionHidesDeath,
-            Acquired::OwnerDied,
-            Acquired::Clean
-        ))
+        let reported = unless_fault!(RegionHidesDeath, Acquired::OwnerDied, Acquired::Clean);
+        self.replace(word, taken)
+            .then_some(crate::atomic::unless_disabled!(
+                RegionThroughputReportsDeath,
+                reported,
+                Acquired::Clean
+            ))
     }
 
     /// Whether the owner is gone that a word names.
     fn is_gone(&self, word: u64) -> bool {
-        self.is_gone_task(owner_of(word))
+        crate::atomic::unless_disabled!(
+            RegionThroughputTakesOver,
+            self.is_gone_task(owner_of(word)),
+            false
+        )
     }
 
     fn is_gone_task(&self, identity: u64) -> bool {

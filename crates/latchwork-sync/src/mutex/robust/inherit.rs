@@ -76,7 +76,11 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
             Ok(true) => {
                 // Relaxed: the task that took the word from the dead owner is this one, and it has the bit in the word.
                 if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-                    owner_died(node);
+                    crate::atomic::unless_disabled!(
+                        RobustInheritReportsDeath,
+                        owner_died(node),
+                        ()
+                    );
                 }
                 Ok(())
             }

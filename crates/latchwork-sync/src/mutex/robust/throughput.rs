@@ -103,7 +103,7 @@ fn take_traced<C: Tally>(
     };
     // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
     if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-        owner_died(node);
+        crate::atomic::unless_disabled!(RobustThroughputReportsDeath, owner_died(node), ());
     }
     Ok(acquisition)
 }

@@ -134,7 +134,10 @@ impl<'r> End<'r> {
         // Acquire: pairs with the Release in `Ring::give_up`. (The writes of a dead task are ordered by its index.)
         let mut found = claim.load(Ordering::Acquire);
         loop {
-            if Owner::from_raw(found).is_some_and(|owner| inner.is_alive(owner)) {
+            let is_taken = Owner::from_raw(found).is_some_and(|owner| {
+                crate::atomic::unless_disabled!(RingTakesOverEnd, inner.is_alive(owner), true)
+            });
+            if is_taken {
                 return Err(ClaimError::Taken);
             }
             let mine = task.owner().raw();
