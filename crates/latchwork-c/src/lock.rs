@@ -248,6 +248,12 @@ unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
         .into()
 }
 
+/// Whether an address lies in a region for any PID namespace.
+#[unsafe(no_mangle)]
+extern "C" fn lw__spans_pid_namespaces(address: *const c_void) -> c_int {
+    latchwork::region::spans_pid_namespaces(address.addr()).into()
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn lw_task_id() -> u32 {
     foreign::task_id()

@@ -60,6 +60,10 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	LW_INLINE int name##_consistent(name##_t *mutex);                                             \
 	LW_INLINE int name##_unlock_inconsistent(name##_t *mutex) LW_RELEASE(*mutex);
 
+/* Whether a lock is where it cannot work: a region for any PID namespace, if its word names threads by their IDs. */
+#define LW__WORKS_ANYWHERE(lock) 0
+#define LW__NAMES_THREADS(lock) lw__spans_pid_namespaces(lock)
+
 #ifndef __CHECKER__
 #define LW__DEFINE(name, kind, take, give)                                                            \
 	LW_INLINE LW_UNCHECKED int name##_destroy(name##_t *mutex)                                    \
@@ -101,21 +105,25 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	{                                                                                             \
 		return mutex != NULL && lw__is_locked(mutex, kind);                                   \
 	}
-#define LW__DEFINE_INIT(name, initializer)                                                            \
+#define LW__DEFINE_INIT(name, initializer, is_misplaced)                                              \
 	LW_INLINE LW_UNCHECKED int name##_init(name##_t *mutex)                                       \
 	{                                                                                             \
 		const name##_t fresh = initializer;                                                   \
 		if (mutex == NULL)                                                                    \
 			return EINVAL;                                                                \
+		if (is_misplaced(mutex))                                                                \
+			return EXDEV;                                                                 \
 		*mutex = fresh;                                                                       \
 		return 0;                                                                             \
 	}
-#define LW__DEFINE_INIT_CEILING(name, initializer, field)                                             \
+#define LW__DEFINE_INIT_CEILING(name, initializer, field, is_misplaced)                               \
 	LW_INLINE LW_UNCHECKED int name##_init(name##_t *mutex, int ceiling)                          \
 	{                                                                                             \
 		const name##_t fresh = initializer((uint32_t)ceiling);                                \
 		if (mutex == NULL || ceiling < 1 || ceiling > 99)                                     \
 			return EINVAL;                                                                \
+		if (is_misplaced(mutex))                                                                \
+			return EXDEV;                                                                 \
 		*mutex = fresh;                                                                       \
 		return 0;                                                                             \
 	}                                                                                             \
@@ -133,12 +141,14 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 			return 0;                                                                     \
 		return lw__lock(mutex, kind, LW__INTERRUPTIBLE, 0);                                   \
 	}
-#define LW__DEFINE_TRACED(name, kind, initializer, take, give)                                        \
+#define LW__DEFINE_TRACED(name, kind, initializer, take, give, is_misplaced)                          \
 	LW_INLINE LW_UNCHECKED int name##_init_hand_off(name##_t *mutex, uint32_t microseconds)       \
 	{                                                                                             \
 		const name##_t fresh = initializer(microseconds);                                     \
 		if (mutex == NULL)                                                                    \
 			return EINVAL;                                                                \
+		if (is_misplaced(mutex))                                                                \
+			return EXDEV;                                                                 \
 		*mutex = fresh;                                                                       \
 		return 0;                                                                             \
 	}                                                                                             \
@@ -170,10 +180,10 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	}
 #else
 #define LW__DEFINE(name, kind, take, give)
-#define LW__DEFINE_INIT(name, initializer)
-#define LW__DEFINE_INIT_CEILING(name, initializer, field)
+#define LW__DEFINE_INIT(name, initializer, is_misplaced)
+#define LW__DEFINE_INIT_CEILING(name, initializer, field, is_misplaced)
 #define LW__DEFINE_INTERRUPTIBLE(name, kind, take)
-#define LW__DEFINE_TRACED(name, kind, initializer, take, give)
+#define LW__DEFINE_TRACED(name, kind, initializer, take, give, is_misplaced)
 #define LW__DEFINE_CONSISTENT(name, kind)
 #endif
 
@@ -371,81 +381,86 @@ LW_INLINE int lw__give_in_region(uint64_t *word)
 #endif
 
 LW__DECLARE_INIT(lw_mutex)
-LW__DEFINE_INIT(lw_mutex, LW_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_mutex, LW_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_mutex, LW_WAIT_WAKE, LW__TAKE_BIT, LW__GIVE_BIT)
 LW__DECLARE_INIT(lw_shared_mutex)
-LW__DEFINE_INIT(lw_shared_mutex, LW_SHARED_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_shared_mutex, LW_SHARED_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_shared_mutex, LW_WAIT_WAKE + LW_SHARED, LW__TAKE_BIT, LW__GIVE_SHARED_BIT)
 LW__DECLARE_INIT(lw_tp_mutex)
-LW__DEFINE_INIT(lw_tp_mutex, LW_TP_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_tp_mutex, LW_TP_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_tp_mutex, LW_THROUGHPUT, LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_TRACED(lw_tp_mutex)
-LW__DEFINE_TRACED(lw_tp_mutex, LW_THROUGHPUT, LW_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_TID, LW__GIVE_TID)
+LW__DEFINE_TRACED(lw_tp_mutex, LW_THROUGHPUT, LW_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_TID, LW__GIVE_TID,
+		  LW__WORKS_ANYWHERE)
 LW__DECLARE_INIT(lw_shared_tp_mutex)
-LW__DEFINE_INIT(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_INITIALIZER, LW__NAMES_THREADS)
 LW__INTERRUPTIBLE_KIND(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_TRACED(lw_shared_tp_mutex)
-LW__DEFINE_TRACED(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_TID,
-		  LW__GIVE_TID)
+LW__DEFINE_TRACED(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER,
+		  LW__TAKE_TID,
+		  LW__GIVE_TID, LW__NAMES_THREADS)
 LW__DECLARE_INIT(lw_pi_mutex)
-LW__DEFINE_INIT(lw_pi_mutex, LW_PI_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_pi_mutex, LW_PI_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__KIND(lw_pi_mutex, LW_INHERIT, LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_INIT(lw_shared_pi_mutex)
-LW__DEFINE_INIT(lw_shared_pi_mutex, LW_SHARED_PI_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_shared_pi_mutex, LW_SHARED_PI_MUTEX_INITIALIZER, LW__NAMES_THREADS)
 LW__KIND(lw_shared_pi_mutex, LW_INHERIT + LW_SHARED, LW__TAKE_TID,
 	 LW__GIVE_TID)
 LW__DECLARE_INIT(lw_plain_pi_mutex)
-LW__DEFINE_INIT(lw_plain_pi_mutex, LW_PLAIN_PI_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_plain_pi_mutex, LW_PLAIN_PI_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__KIND(lw_plain_pi_mutex, LW_PLAIN_INHERIT, LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_INIT(lw_shared_plain_pi_mutex)
-LW__DEFINE_INIT(lw_shared_plain_pi_mutex, LW_SHARED_PLAIN_PI_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_shared_plain_pi_mutex, LW_SHARED_PLAIN_PI_MUTEX_INITIALIZER, LW__NAMES_THREADS)
 LW__KIND(lw_shared_plain_pi_mutex, LW_PLAIN_INHERIT + LW_SHARED,
 	 LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_INIT_CEILING(lw_pp_mutex)
-LW__DEFINE_INIT_CEILING(lw_pp_mutex, LW_PP_MUTEX_INITIALIZER, lw_gate)
+LW__DEFINE_INIT_CEILING(lw_pp_mutex, LW_PP_MUTEX_INITIALIZER, lw_gate, LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_pp_mutex, LW_PROTECT, LW__CALL, LW__CALL)
 LW__DECLARE_INIT_CEILING(lw_shared_pp_mutex)
-LW__DEFINE_INIT_CEILING(lw_shared_pp_mutex, LW_SHARED_PP_MUTEX_INITIALIZER, lw_gate)
+LW__DEFINE_INIT_CEILING(lw_shared_pp_mutex, LW_SHARED_PP_MUTEX_INITIALIZER, lw_gate,
+		  LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_shared_pp_mutex, LW_PROTECT + LW_SHARED, LW__CALL, LW__CALL)
 LW__DECLARE_INIT(lw_recursive_mutex)
-LW__DEFINE_INIT(lw_recursive_mutex, LW_RECURSIVE_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_recursive_mutex, LW_RECURSIVE_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__KIND(lw_recursive_mutex, LW_RECURSIVE, LW__TAKE_AGAIN, LW__GIVE_ONCE)
 LW__DECLARE_INIT(lw_spin)
-LW__DEFINE_INIT(lw_spin, LW_SPIN_INITIALIZER)
+LW__DEFINE_INIT(lw_spin, LW_SPIN_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__KIND(lw_spin, LW_SPIN, LW__TAKE_BIT, LW__GIVE_SPIN)
 LW__DECLARE_INIT(lw_robust_mutex)
 LW__DECLARE_CONSISTENT(lw_robust_mutex)
-LW__DEFINE_INIT(lw_robust_mutex, LW_ROBUST_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_robust_mutex, LW_ROBUST_MUTEX_INITIALIZER, LW__NAMES_THREADS)
 LW__INTERRUPTIBLE_KIND(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST, LW__TAKE_LISTED, LW__GIVE_LISTED)
 LW__DEFINE_CONSISTENT(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST)
 LW__DECLARE_INIT(lw_robust_tp_mutex)
 LW__DECLARE_CONSISTENT(lw_robust_tp_mutex)
-LW__DEFINE_INIT(lw_robust_tp_mutex, LW_ROBUST_TP_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_robust_tp_mutex, LW_ROBUST_TP_MUTEX_INITIALIZER, LW__NAMES_THREADS)
 LW__INTERRUPTIBLE_KIND(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW__TAKE_LISTED, LW__GIVE_LISTED_TP)
 LW__DEFINE_CONSISTENT(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
 LW__DECLARE_TRACED(lw_robust_tp_mutex)
 /* The inlined unlock does not say what its slow path did. */
-LW__DEFINE_TRACED(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_LISTED,
-		  LW__CALL)
+LW__DEFINE_TRACED(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER,
+		  LW__TAKE_LISTED,
+		  LW__CALL, LW__NAMES_THREADS)
 LW__DECLARE_CONSISTENT(lw_robust_pi_mutex)
 LW__DECLARE_INIT(lw_robust_pi_mutex)
-LW__DEFINE_INIT(lw_robust_pi_mutex, LW_ROBUST_PI_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_robust_pi_mutex, LW_ROBUST_PI_MUTEX_INITIALIZER, LW__NAMES_THREADS)
 LW__KIND(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST, LW__TAKE_LISTED_PI, LW__GIVE_LISTED_PI)
 LW__DEFINE_CONSISTENT(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST)
 LW__DECLARE_CONSISTENT(lw_robust_pp_mutex)
 LW__DECLARE_INIT_CEILING(lw_robust_pp_mutex)
-LW__DEFINE_INIT_CEILING(lw_robust_pp_mutex, LW_ROBUST_PP_MUTEX_INITIALIZER, lw_extra)
+LW__DEFINE_INIT_CEILING(lw_robust_pp_mutex, LW_ROBUST_PP_MUTEX_INITIALIZER, lw_extra,
+		  LW__NAMES_THREADS)
 LW__INTERRUPTIBLE_KIND(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST, LW__CALL, LW__CALL)
 LW__DEFINE_CONSISTENT(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
 
 LW__DECLARE_INIT(lw_region_mutex)
 LW__DECLARE_CONSISTENT(lw_region_mutex)
-LW__DEFINE_INIT(lw_region_mutex, LW_REGION_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_region_mutex, LW_REGION_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_region_mutex, LW_IN_REGION, LW__TAKE_IN_REGION, LW__GIVE_IN_REGION)
 LW__DEFINE_CONSISTENT(lw_region_mutex, LW_IN_REGION)
 LW__DECLARE_INIT(lw_region_tp_mutex)
 LW__DECLARE_CONSISTENT(lw_region_tp_mutex)
-LW__DEFINE_INIT(lw_region_tp_mutex, LW_REGION_TP_MUTEX_INITIALIZER)
+LW__DEFINE_INIT(lw_region_tp_mutex, LW_REGION_TP_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__INTERRUPTIBLE_KIND(lw_region_tp_mutex, LW_IN_REGION_THROUGHPUT, LW__TAKE_IN_REGION, LW__GIVE_IN_REGION)
 LW__DEFINE_CONSISTENT(lw_region_tp_mutex, LW_IN_REGION_THROUGHPUT)
 

@@ -95,12 +95,14 @@ LW_INLINE int lw__leave(uint64_t *word)
 		}                                                                                     \
 		return lw__rwlock_traced(lock, kind, writes, how);                                    \
 	}
-#define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free)                       \
+#define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free, is_misplaced)         \
 	LW_INLINE LW_UNCHECKED int name##_init(name##_t *lock)                                        \
 	{                                                                                             \
 		const name##_t fresh = initializer;                                                   \
 		if (lock == NULL)                                                                     \
 			return EINVAL;                                                                \
+		if (is_misplaced(lock))                                                               \
+			return EXDEV;                                                                 \
 		*lock = fresh;                                                                        \
 		return 0;                                                                             \
 	}                                                                                             \
@@ -132,24 +134,24 @@ LW_INLINE int lw__leave(uint64_t *word)
 #define LW__NO_WRITER_INSIDE(l) (!lw__is_locked(l, LW_WAIT_WAKE + LW_ROBUST))
 #define LW__NO_WRITER_IN_REGION(l) (!lw__is_locked(l, LW_IN_REGION))
 #else
-#define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free)
+#define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free, is_misplaced)
 #endif
 
 #define LW__RWLOCK(name, kind, initializer)                                                           \
 	LW__DECLARE_RWLOCK(name)                                                                      \
 	LW__DEFINE_RWLOCK(name, kind, initializer, LW__READ_FREE, LW__WRITE_FREE, LW__LEAVE,          \
-			  LW__NOBODY_INSIDE)
+			  LW__NOBODY_INSIDE, LW__WORKS_ANYWHERE)
 LW__RWLOCK(lw_rwlock, 0, LW_RWLOCK_INITIALIZER)
 LW__RWLOCK(lw_shared_rwlock, 1, LW_SHARED_RWLOCK_INITIALIZER)
 LW__RWLOCK(lw_rf_rwlock, 2, LW_RF_RWLOCK_INITIALIZER)
 LW__RWLOCK(lw_shared_rf_rwlock, 3, LW_SHARED_RF_RWLOCK_INITIALIZER)
 LW__DECLARE_RWLOCK(lw_robust_rwlock)
 LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
-		  LW__NO_WRITER_INSIDE)
+		  LW__NO_WRITER_INSIDE, LW__NAMES_THREADS)
 /* The same for the data of a region: it must lie in one. */
 LW__DECLARE_RWLOCK(lw_region_rwlock)
 LW__DEFINE_RWLOCK(lw_region_rwlock, 5, LW_REGION_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
-		  LW__NO_WRITER_IN_REGION)
+		  LW__NO_WRITER_IN_REGION, LW__WORKS_ANYWHERE)
 /* After a writer died inside: EOWNERDEAD makes the caller the writer, even if it wanted to read. */
 LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
 LW_INLINE int lw_region_rwlock_consistent(lw_region_rwlock_t *lock);

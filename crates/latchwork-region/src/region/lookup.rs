@@ -82,6 +82,12 @@ pub fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
 }
 
+/// Whether an address lies in a region for tasks of any PID namespace.
+pub fn spans_pid_namespaces(address: usize) -> bool {
+    registry::may_contain(address)
+        && Inner::containing(address).is_some_and(|region| region.spans_pid_namespaces())
+}
+
 /// Whether an address lies in an anonymous region that this process has made and whose only living task belongs to
 /// this process.
 pub fn has_only_own_task(address: usize) -> bool {

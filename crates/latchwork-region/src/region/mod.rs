@@ -116,7 +116,7 @@ pub use self::{
     inner::Inner,
     lookup::{
         check_record, check_records, contains, files, has_messages, has_only_own_task, join_at,
-        own_recorded_priority, recorded_priority, write_object_name,
+        own_recorded_priority, recorded_priority, spans_pid_namespaces, write_object_name,
     },
     names::SpareKind,
     objects::Reused,

@@ -381,6 +381,11 @@ impl Inner {
         }
     }
 
+    /// Whether a living task belongs to another PID namespace than the calling thread.
+    pub fn has_tasks_elsewhere(&self) -> bool {
+        Me::get().is_ok_and(|me| self.living_slots().any(|slot| !self.is_here(slot, me)))
+    }
+
     fn index_of(&self, slot: &Slot) -> usize {
         (ptr::from_ref(slot).addr() - self.slots().as_ptr().addr()) / size_of::<Slot>()
     }

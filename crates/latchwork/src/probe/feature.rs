@@ -103,7 +103,7 @@ features! {
             "anonymous regions (regions without a name) can be made, and no process can shorten them",
             "anonymous regions cannot be made";
         PidNamespace, "PID namespace", Some((3, 8)),
-            "regions are shared with processes of the same namespace, and those made for any namespace (any_pid_namespace) with those of others",
+            "regions are shared with processes of the same namespace, and those made for any namespace (any_pid_namespace) with those of others, where region locks work, and neither robust locks nor kernel priorities do",
             "regions can be neither made nor attached: is /proc mounted?";
     }
     Optional {

@@ -102,7 +102,7 @@ pub use {
     count_handles::{CountingSemaphore, SimpleBinarySemaphore},
     error::{ObtainError, SemaphoreError, UseError},
     mrsp::{Helping, MrspHeld, MrspSemaphore},
-    task::{NoSuchTask, Priority, TaskPriority},
+    task::{MirrorError, NoSuchTask, Priority, TaskPriority},
 };
 
 pub(crate) use error::Refusal;

@@ -359,11 +359,7 @@ impl<T: TaskTable> Locked<'_, T> {
             self.end_all_waits(crate::region::wait_record::DELETED);
         } else {
             if is_owned && !self.tasks.is_alive(owner) {
-                crate::atomic::unless_disabled!(
-                    SemaphoreSettlesOwner,
-                    self.settle_dead_owner(word),
-                    ()
-                );
+                self.settle_dead_owner(word);
             } else if is_owned && let Some(record) = self.tasks.record(slot_of(owner)) {
                 self.flag_new_owner(record);
             }

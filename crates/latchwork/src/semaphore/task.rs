@@ -1,5 +1,6 @@
 //! Tasks and their priorities, in the interface of semaphores.
 
+use super::object::slot_of;
 use super::priority;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::region::wait_record::{BUSY, Standing};
@@ -59,6 +60,18 @@ impl fmt::Display for Priority {
 #[error("there is no such task")]
 pub struct NoSuchTask;
 
+/// Why a task's priority is not mirrored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MirrorError {
+    /// There is no such task: see [`NoSuchTask`].
+    #[error("there is no such task")]
+    NoSuchTask,
+    /// The task belongs to another PID namespace: this one has no ID for its thread. A task of that namespace can mirror it.
+    #[error("the task belongs to another PID namespace")]
+    OtherPidNamespace,
+}
+
 /// A priority of a living task.
 fn recorded(
     task: TaskId,
@@ -107,9 +120,12 @@ pub trait TaskPriority: sealed::Sealed {
     /// mutex with [`Protect`](crate::mutex::Protect) in such a task. The caller becomes a task, as with
     /// [`Self::set_priority`].
     ///
+    /// In a region for any PID namespace, the kernel learns of a change when a task of this task's namespace makes it: a
+    /// waiter of another one lends only its recorded priority.
+    ///
     /// # Errors
-    /// [`NoSuchTask`], as for [`Self::set_priority`].
-    fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask>;
+    /// [`MirrorError::NoSuchTask`] where [`Self::set_priority`] says so; [`MirrorError::OtherPidNamespace`].
+    fn mirror(self, region: &Region, on: bool) -> Result<(), MirrorError>;
 }
 
 impl TaskPriority for TaskId {
@@ -127,7 +143,12 @@ impl TaskPriority for TaskId {
             .ok_or(NoSuchTask)
     }
 
-    fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask> {
-        priority::set_mirrored(region.inner(), self.to_raw(), on).ok_or(NoSuchTask)
+    fn mirror(self, region: &Region, on: bool) -> Result<(), MirrorError> {
+        let (inner, task) = (region.inner(), self.to_raw());
+        let is_alive = priority::living(inner, task).is_some();
+        if is_alive && inner.thread_in(slot_of(task)).is_none() {
+            return Err(MirrorError::OtherPidNamespace);
+        }
+        priority::set_mirrored(inner, task, on).ok_or(MirrorError::NoSuchTask)
     }
 }

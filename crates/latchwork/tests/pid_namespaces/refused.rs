@@ -1,10 +1,13 @@
 //! What gets into a region for tasks of any PID namespace, and what does not.
 
 use super::options;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use latchwork::mutex::{Inherit, Mutex, Robust, Throughput, WaitWake};
-use latchwork::region::{self, ObjectError, Region, Shareable, StorageError};
+use latchwork::region::{self, ObjectError, Region, Shareable, StorageError, TaskId};
 use latchwork::rwlock::{RegionRwLock, RobustRwLock};
+use latchwork::semaphore::{Helping, MirrorError, MrspSemaphore, Priority, TaskPriority as _};
 use latchwork::sharing::Shared;
+use latchwork_testkit::{Namespace, Page, Trial};
 
 #[derive(Shareable)]
 #[repr(C)]
@@ -73,4 +76,87 @@ fn locks_that_name_threads_are_refused() {
     let usual = options().create_anonymous().unwrap();
     assert_eq!(usual.object("parts", parts).unwrap().number, 0);
     usual.object("robust", || Mutex::robust(0_u64)).unwrap();
+}
+
+/// The kernel gives no priority to a thread that has no ID here.
+#[test]
+fn the_priority_of_a_task_of_another_namespace_is_not_mirrored() {
+    let name = "the_priority_of_a_task_of_another_namespace_is_not_mirrored";
+    if super::skips(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = super::region();
+    let task = Page::<AtomicU64>::new();
+    let mut namespace = Namespace::start(true, || {
+        let me = region.task_id().unwrap();
+        // It can do so itself.
+        me.mirror(&region, true).unwrap();
+        me.mirror(&region, false).unwrap();
+        task.store(me.to_raw(), SeqCst);
+        loop {
+            std::thread::park();
+        }
+    });
+    trial.wait_until(|| task.load(SeqCst) != 0);
+    let other = TaskId::from_raw(task.load(SeqCst)).unwrap();
+    assert_eq!(
+        other.mirror(&region, true),
+        Err(MirrorError::OtherPidNamespace)
+    );
+    // Its recorded priority can be set.
+    other
+        .set_priority(&region, Priority::new(7).unwrap())
+        .unwrap();
+    assert_eq!(other.priority(&region).unwrap().get(), 7);
+    namespace.end();
+    region.sweep().unwrap();
+    assert_eq!(other.mirror(&region, true), Err(MirrorError::NoSuchTask));
+}
+
+#[test]
+fn a_task_of_another_namespace_is_not_helped() {
+    let name = "a_task_of_another_namespace_is_not_helped";
+    if super::skips(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = super::region();
+    let ceiling = Priority::new(50).unwrap();
+    let semaphore = MrspSemaphore::create(&region, "s", ceiling).unwrap();
+    let task = Page::<AtomicU64>::new();
+    let mut namespace = Namespace::start(true, || {
+        task.store(region.task_id().unwrap().to_raw(), SeqCst);
+        loop {
+            std::thread::park();
+        }
+    });
+    trial.wait_until(|| task.load(SeqCst) != 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: all-zero is an empty set; the kernel reads it.
+            unsafe {
+                let mut set: libc::cpu_set_t = core::mem::zeroed();
+                libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+                assert_eq!(
+                    libc::sched_setaffinity(0, size_of_val(&set), &raw const set),
+                    0
+                );
+            }
+            let me = region.task_id().unwrap();
+            me.set_priority(&region, Priority::new(90).unwrap())
+                .unwrap();
+            me.mirror(&region, true).unwrap();
+            let with_others = semaphore.helping().unwrap();
+            namespace.end();
+            region.sweep().unwrap();
+            match semaphore.helping().unwrap() {
+                Helping::NoPrivilege => println!("SKIPPED: {name}: needs CAP_SYS_NICE"),
+                alone => assert_eq!(
+                    (with_others, alone),
+                    (Helping::OtherPidNamespaces, Helping::Works)
+                ),
+            }
+        });
+    });
 }

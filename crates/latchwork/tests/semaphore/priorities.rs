@@ -6,7 +6,8 @@ use core::time::Duration;
 use latchwork::region::{Region, RegionOptions, TaskId};
 use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, NoSuchTask, ObtainError,
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, MirrorError, NoSuchTask,
+    ObtainError,
 };
 use latchwork_testkit::{Child, Page};
 use std::sync::Mutex;
@@ -54,7 +55,7 @@ fn a_thread_without_a_slot_cannot_change_a_priority() {
     let me = region.task_id().unwrap();
     let outsider = || {
         assert_eq!(me.set_priority(&region, priority(7)), Err(NoSuchTask));
-        assert_eq!(me.mirror(&region, true), Err(NoSuchTask));
+        assert_eq!(me.mirror(&region, true), Err(MirrorError::NoSuchTask));
         assert_eq!(me.priority(&region).unwrap().get(), 255);
     };
     thread::scope(|scope| scope.spawn(outsider).join().unwrap());

@@ -97,6 +97,9 @@ pub enum Helping {
     NotPinned,
     /// The process has no right to the ceiling's real-time priority: `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`.
     NoPrivilege,
+    /// Tasks of other PID namespaces are in the region: neither do they help this task, nor is one of them helped by it. Tasks of
+    /// one namespace help each other.
+    OtherPidNamespaces,
     /// The kernel does not distinguish the ceiling from the next lower priority: its number is 98 or larger.
     LowCeiling,
 }
@@ -309,10 +312,10 @@ impl<'r> MrspSemaphore<'r> {
         };
         let has_right = raised_to(ceiling) != 0;
         raised_to(0);
-        Ok(if has_right {
-            Helping::Works
-        } else {
-            Helping::NoPrivilege
+        Ok(match has_right {
+            false => Helping::NoPrivilege,
+            true if inner.has_tasks_elsewhere() => Helping::OtherPidNamespaces,
+            true => Helping::Works,
         })
     }
 
