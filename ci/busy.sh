@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs the whole suite on a busy machine: several test programs at a time, beside two spinning programs for each processor.
 # `ci/busy.sh [PASSES [PROGRAMS [PATTERN]]]` (1; three for each processor; all). Each pass adds a row to
-# `results/busy.md`, which names the tests that failed, and prints the last 80 lines of each program that failed. The exit
-# status is 1 if a pass failed.
+# `results/busy.md`, which names the tests that failed, and prints the first failure and the last 80 lines of each program
+# that failed. The exit status is 1 if a pass failed.
 # With PATTERN, a basic regular expression, only the programs whose names match it run, without the documentation tests, and
 # no row is kept. `.ci/run` does not call it.
 # If LATCHWORK_BESIDE is set, no spinning programs are started. Its text describes what else runs ("2 fuzz targets"), and
@@ -78,6 +78,9 @@ for _ in $(seq "$passes"); do
     while read -r name; do
         worst=1
         printf '\n== %s\n' "$name"
+        # The first failure, and the summary.
+        grep -m 1 -n -B 4 -A 8 'panicked at\|expected no panic' "$folder/logs/$name" | cut -c1-400 || true
+        echo '-- its end:'
         tail -n 80 "$folder/logs/$name"
     done <"$folder/failed"
     which=$(cd "$folder/logs" && xargs -r sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' <"$folder/failed" | sort | tr '\n' ' ')

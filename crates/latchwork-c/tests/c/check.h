@@ -28,6 +28,9 @@
 		}                                                                                     \
 	} while (0)
 
+/* A program that hangs is ended after so many seconds: `alarm(WATCHDOG)`. A busy machine takes a hundredfold of the usual time. */
+#define WATCHDOG 900
+
 static inline pthread_t start(void *(*body)(void *), void *argument)
 {
 	pthread_t thread;

@@ -23,7 +23,7 @@ static pid_t in_a_process(Body body)
 {
 	pid_t child = fork();
 	if (child == 0) {
-		alarm(100);
+		alarm(WATCHDOG);
 		_exit(body());
 	}
 	return child;
@@ -251,7 +251,7 @@ static void coprocs()
 
 int main()
 {
-	alarm(100);
+	alarm(WATCHDOG);
 	// First, while there is one thread.
 	coprocs();
 	semaphores(shared<lw::shared_semaphore>(0u), shared<lw::shared_semaphore>(0u));

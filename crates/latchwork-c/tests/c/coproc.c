@@ -213,7 +213,7 @@ int main(void)
 		sleep_ms(1);
 	child = fork();
 	if (child == 0) {
-		alarm(20);
+		alarm(WATCHDOG);
 		CHECK_IS(coproc_join(pid, NULL), -1);
 		CHECK_IS(errno, ECHILD);
 		CHECK_IS(coproc_exit(), -1);

@@ -15,7 +15,6 @@
 #include <sys/syscall.h>
 
 /* The watchdog of a process; it must do whatever is awaited within that time. */
-#define WATCHDOG 60
 #define AWAIT(condition)                                                                              \
 	do {                                                                                          \
 		while (!(condition))                                                                  \

@@ -460,7 +460,7 @@ static void all()
 
 int main()
 {
-	alarm(100);
+	alarm(WATCHDOG);
 	all<lw::robust_mutex>();
 	all<lw::robust_tp_mutex>();
 	all<lw::robust_pi_mutex>();

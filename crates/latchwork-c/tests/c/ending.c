@@ -143,7 +143,7 @@ int main(void)
 	int status, round;
 	char *kept;
 
-	alarm(100);
+	alarm(WATCHDOG);
 	CHECK_IS(coproc_exit(), -1);
 	CHECK_IS(errno, EINVAL);
 	CHECK_IS(coproc_init(1024 * 1024), 0);

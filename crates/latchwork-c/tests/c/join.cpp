@@ -40,7 +40,7 @@ static void fails(int error, lw::coproc &coproc)
 
 int main()
 {
-	alarm(100);
+	alarm(WATCHDOG);
 	lw::coprocs runtime(1 << 20);
 	auto number = lw::coproc_make<int>(0);
 	lw::coproc coproc = lw::coproc::start<work>("joined", *number);

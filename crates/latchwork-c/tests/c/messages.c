@@ -395,7 +395,7 @@ int main(void)
 	struct lw_region_options options;
 	lw_queue_t *queue = NULL;
 	memset(&options, 0, sizeof options);
-	alarm(120);
+	alarm(WATCHDOG);
 	options.max_bytes = 16 << 20;
 	CHECK_IS(lw_region_create(&region, NULL, &options), 0);
 	for (int round = 0; round < 2; round++) {

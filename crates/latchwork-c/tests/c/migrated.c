@@ -115,7 +115,7 @@ int main(int count, char **arguments)
 		printf("lw_tp_mutex_t %zu\n", sizeof(lw_tp_mutex_t));
 		return 0;
 	}
-	alarm(100);
+	alarm(WATCHDOG);
 	semaphores();
 	mutexes();
 	rules();

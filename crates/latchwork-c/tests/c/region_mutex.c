@@ -478,7 +478,7 @@ int main(void)
 {
 	lw_region_t *region;
 	struct field *field;
-	alarm(120);
+	alarm(WATCHDOG);
 	lies_outside(NULL);
 	/* Fewer slots than the threads of this program, one after another. */
 	region = make_region(8);

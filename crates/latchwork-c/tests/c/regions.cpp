@@ -214,7 +214,7 @@ static void test_queue()
 
 int main()
 {
-	alarm(120);
+	alarm(WATCHDOG);
 	test_region();
 	test_region_mutex();
 	test_region_rwlock_and_once();

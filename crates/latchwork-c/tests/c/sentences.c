@@ -263,7 +263,7 @@ COUNTS(lw_shared_completion, lw_completion_wait_interruptible)
 
 int main(void)
 {
-	alarm(100);
+	alarm(WATCHDOG);
 	mutexes();
 	CONDITION(lw_cond);
 	CONDITION(lw_shared_cond);

@@ -371,7 +371,7 @@ int main(int count, char **arguments)
 {
 	void *object = NULL;
 	int ran = 0;
-	alarm(100);
+	alarm(WATCHDOG);
 	CHECK_IS(lw_region_create(&region, NULL, NULL), 0);
 	CHECK_IS(lw_queue_create(&queue, region, "queue", 8, 16, LW_QUEUE_RACING), 0);
 	CHECK_IS(lw_region_object(region, "locks", 1, sizeof *locks, NULL, NULL, &object), 0);
