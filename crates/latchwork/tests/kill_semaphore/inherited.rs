@@ -270,16 +270,19 @@ fn an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruc
             });
         },
         |first, _| {
+            let is_done = me.priority(scene.region).unwrap().get() == 90;
+            // A refresh finds the waiter that was there before the kill.
+            me.set_priority(scene.region, priority(91)).unwrap();
+            assert_eq!(scene.current(me), 60);
             let second = scene.waiter(10);
             trial.wait_until(|| scene.current(me) == 10);
             scene.semaphore.release().unwrap();
-            let own = me.priority(scene.region).unwrap().get();
-            assert_eq!(scene.current(me), own);
+            assert_eq!(scene.current(me), 91);
             for (_, end, waiter) in [second, first] {
                 drop(end);
                 waiter.join().unwrap();
             }
-            step::done(own == 90)
+            step::done(is_done)
         },
     );
 }
