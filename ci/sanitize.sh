@@ -103,10 +103,10 @@ miri)
     begin "Tests under Miri" "Miri runs no system call but some of libc's, so only what makes none: the unit tests of pure code."
     cargo +nightly miri --version >/dev/null 2>&1 || { row "all" "skipped: the component miri is not installed" "–"; skip "the component miri is not installed (rustup component add miri --toolchain nightly)"; }
     export MIRIFLAGS="${MIRIFLAGS:-} -Zmiri-disable-isolation"
-    for crate in latchwork-sync latchwork-region latchwork; do
+    for crate in latchwork-region latchwork; do
         log=$target/$crate.log
         if cargo +nightly miri test --locked --target-dir "$target" -p "$crate" --lib -- fingerprints keys_order ranks_and \
-            two_tasks class_is waste_is >"$log" 2>&1; then
+            class_is waste_is >"$log" 2>&1; then
             row "unit tests of $crate without system calls" "$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1 passed/p' "$log" | head -n 1)" "all others"
         else
             row "unit tests of $crate without system calls" "**failed**, see $crate.log" "all others"

@@ -205,12 +205,7 @@ fn recompute_affinity_locked(tasks: &Arc<Inner>, task: u64, lending: &Lending) {
             break;
         };
         let helper = waiter.task.load(Acquire);
-        let helps = crate::atomic::unless_disabled!(
-            MrspForgetsDeadHelper,
-            tasks.is_alive(helper),
-            helper != 0
-        );
-        if helper != task && helps && waits_for(tasks, waiter, task) {
+        if helper != task && tasks.is_alive(helper) && waits_for(tasks, waiter, task) {
             // After the read of its wait, before which the waiter noted its home.
             include(&mut others, waiter.lending.home.load(Relaxed));
         }
