@@ -169,13 +169,14 @@ impl<K, V> HashMap<K, V> {
     fn finish_pending_node(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         // SAFETY: a pending node is allocated until the step that clears `pending`.
         let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
+        // While the node is pending: a kill before the last step repeats all.
+        view.recount();
         if view.has(hash, container::address(node)) {
             commit(stage, COMPLETE);
             commit(&view.head.pending, 0);
         } else {
             self.dismantle(view, node);
         }
-        view.recount();
     }
 
     /// Drops the existing parts of a pending node that is in no slot, and frees it.
@@ -220,7 +221,7 @@ impl<K, V> HashMap<K, V> {
                 self.unlink(view, slot, node, |_| ());
             }
         }
-        // No node is left, so the order does not matter.
+        // No node is left, so the order of the slots does not matter. The count of used ones may be too large meanwhile.
         for slot in view.slots {
             commit(slot, 0);
         }
