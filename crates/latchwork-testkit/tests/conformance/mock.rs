@@ -490,7 +490,9 @@ impl ClassicSemaphores for Mock {
 
     fn waiters(&self, id: u32) -> Option<u32> {
         let state = self.lock();
-        let object = state.objects.get(&id).filter(|object| object.is_mrsp())?;
-        self.spins.then_some(object.queue.len() as u32)
+        state
+            .objects
+            .get(&id)
+            .map(|object| object.queue.len() as u32)
     }
 }

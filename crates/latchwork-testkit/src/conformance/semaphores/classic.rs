@@ -84,7 +84,7 @@ pub trait ClassicSemaphores: Send + Sync + 'static {
     fn has_mrsp(&self) -> bool {
         true
     }
-    /// How many tasks wait for a semaphore, if waiters may spin instead of sleeping.
+    /// How many tasks wait for a semaphore; `None`: its waiters sleep in a futex call.
     fn waiters(&self, _id: u32) -> Option<u32> {
         None
     }

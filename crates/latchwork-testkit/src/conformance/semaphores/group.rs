@@ -288,21 +288,20 @@ impl<S: ClassicSemaphores> TaskGroup<S> {
         }
     }
 
+    /// A call has settled if it has returned, or obtains a semaphore and waits for it. (A call may sleep for other reasons: for
+    /// memory, while a thread of another test is just allocating some.)
     fn has_settled(&self) -> bool {
         let task_threads = self.task_threads.borrow();
         task_threads.iter().all(|task_thread| {
-            !task_thread.is_busy() || task_thread.is_asleep() || {
-                let obtain = |other: &&TaskThread<S>| {
-                    other.is_busy() && other.obtains.get() == task_thread.obtains.get()
-                };
-                let waiting = task_thread
-                    .obtains
-                    .get()
-                    .and_then(|id| self.semaphores.waiters(id));
-                waiting.is_some_and(|count| {
-                    count as usize >= task_threads.iter().filter(obtain).count()
-                })
-            }
+            let waits_for = |id| match self.semaphores.waiters(id) {
+                Some(count) => {
+                    let obtains =
+                        |other: &&TaskThread<S>| other.is_busy() && other.obtains.get() == Some(id);
+                    count as usize >= task_threads.iter().filter(obtains).count()
+                }
+                None => task_thread.is_asleep(),
+            };
+            !task_thread.is_busy() || task_thread.obtains.get().is_some_and(waits_for)
         })
     }
 
