@@ -365,41 +365,6 @@ static void test_namespaces(void)
 	CHECK_IS(lw_region_unlink(name), 0);
 }
 
-/* Locks whose words name threads by their IDs. */
-static void test_locks_of_one_namespace(void)
-{
-	lw_region_t *region = NULL;
-	struct lw_region_options options;
-	void *place = NULL;
-	int round;
-
-	memset(&options, 0, sizeof options);
-	for (round = 0; round < 2; round++) {
-		const int expected = round == 0 ? 0 : EXDEV;
-		options.flags = round == 0 ? 0 : LW_REGION_ANY_PID_NAMESPACE;
-		CHECK_IS(lw_region_create(&region, NULL, &options), 0);
-		CHECK_IS(lw_region_object(region, "place", 1, sizeof(lw_robust_rwlock_t), NULL, NULL, &place), 0);
-		CHECK_IS(lw_robust_mutex_init((lw_robust_mutex_t *)place), expected);
-		CHECK_IS(lw_robust_tp_mutex_init((lw_robust_tp_mutex_t *)place), expected);
-		CHECK_IS(lw_robust_tp_mutex_init_hand_off((lw_robust_tp_mutex_t *)place, 100), expected);
-		CHECK_IS(lw_robust_pi_mutex_init((lw_robust_pi_mutex_t *)place), expected);
-		CHECK_IS(lw_robust_pp_mutex_init((lw_robust_pp_mutex_t *)place, 1), expected);
-		CHECK_IS(lw_robust_rwlock_init((lw_robust_rwlock_t *)place), expected);
-		CHECK_IS(lw_shared_tp_mutex_init((lw_shared_tp_mutex_t *)place), expected);
-		CHECK_IS(lw_shared_tp_mutex_init_hand_off((lw_shared_tp_mutex_t *)place, 100), expected);
-		CHECK_IS(lw_shared_pi_mutex_init((lw_shared_pi_mutex_t *)place), expected);
-		CHECK_IS(lw_shared_plain_pi_mutex_init((lw_shared_plain_pi_mutex_t *)place), expected);
-		/* These name tasks of the region, or nobody. */
-		CHECK_IS(lw_region_mutex_init((lw_region_mutex_t *)place), 0);
-		CHECK_IS(lw_region_tp_mutex_init((lw_region_tp_mutex_t *)place), 0);
-		CHECK_IS(lw_region_rwlock_init((lw_region_rwlock_t *)place), 0);
-		CHECK_IS(lw_shared_mutex_init((lw_shared_mutex_t *)place), 0);
-		CHECK_IS(lw_shared_pp_mutex_init((lw_shared_pp_mutex_t *)place, 1), 0);
-		CHECK_IS(lw_shared_rwlock_init((lw_shared_rwlock_t *)place), 0);
-		CHECK_IS(lw_region_detach(region), 0);
-	}
-}
-
 static void test_bad_options(void)
 {
 	lw_region_t *region = NULL;
@@ -494,7 +459,6 @@ int main(void)
 	struct lw_region_options options;
 	memset(&options, 0, sizeof options);
 	alarm(WATCHDOG);
-	test_locks_of_one_namespace();
 	test_bad_options();
 	test_names();
 	test_read_only();

@@ -77,6 +77,7 @@ pub(super) const NO_OBJECTS: &[&str] = &[
     "ListMut",
     "LockError",
     "LockFailure",
+    "MirrorError",
     "Movable",
     "MrspHeld",
     "MutexGuard",

@@ -61,6 +61,19 @@ impl fmt::Display for Priority {
 pub struct NoSuchTask;
 
 /// Why a task's priority is not mirrored.
+///
+/// ```
+/// use latchwork::region::RegionOptions;
+/// use latchwork::semaphore::{MirrorError, TaskPriority as _};
+///
+/// let region = RegionOptions::new().any_pid_namespace(true).create_anonymous()?;
+/// let task = region.task_id()?;
+/// match task.mirror(&region, true) {
+///     Err(MirrorError::OtherPidNamespace) => println!("its own namespace must do that"),
+///     done => done?,
+/// }
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MirrorError {

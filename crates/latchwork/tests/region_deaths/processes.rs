@@ -1,0 +1,224 @@
+//! Processes with several tasks, of this PID namespace and of others; and processes that become other programs.
+
+use super::{OWNER_DIED, VICTIM, WAITERS, blocks, options, region, sleeps_on, thread_id, word};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use latchwork::mutex::Mutex;
+use latchwork::region::{Box, Region};
+use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
+use latchwork_testkit::step::AtEnd;
+use latchwork_testkit::{Child, Namespace, Page, Trial};
+use std::os::unix::process::CommandExt;
+
+/// The threads of a process that is killed end one after the other. One that has not ended yet may have locks in a block of
+/// one that has.
+#[test]
+fn a_sweep_waits_for_the_other_threads_of_a_process_that_is_being_killed() {
+    let trial =
+        Trial::begin("a_sweep_waits_for_the_other_threads_of_a_process_that_is_being_killed");
+    let region = region();
+    region.join("survivor").unwrap();
+    let other = Page::<AtomicU32>::new();
+    let process = Child::fork(|| have_two_tasks(&region, &other));
+    trial.wait_until(|| other.load(SeqCst) != 0);
+    sweep_between_two_deaths(&trial, &region, process.pid() as u32, &other);
+}
+
+/// Nobody can ask whether a process of another PID namespace is being killed.
+#[test]
+fn a_sweep_waits_for_the_other_threads_of_a_dead_task_in_another_namespace() {
+    let name = "a_sweep_waits_for_the_other_threads_of_a_dead_task_in_another_namespace";
+    if let Err(error) = Namespace::may_be_made() {
+        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = options()
+        .any_pid_namespace(true)
+        .create_anonymous()
+        .unwrap();
+    region.join("survivor").unwrap();
+    let other = Page::<AtomicU32>::new();
+    let mut namespace = Namespace::start(true, || have_two_tasks(&region, &other));
+    trial.wait_until(|| other.load(SeqCst) != 0);
+    sweep_between_two_deaths(&trial, &region, namespace.id(), &other);
+    namespace.end();
+}
+
+/// The first thread becomes one task, with a block of its own, and another thread the next one.
+fn have_two_tasks(region: &Region, other: &AtomicU32) {
+    region.join("victim").unwrap();
+    core::mem::forget(Box::new_in([1u64; 100], region).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            region.join("other").unwrap();
+            other.store(thread_id(), SeqCst);
+            loop {
+                std::thread::park();
+            }
+        });
+    });
+}
+
+/// Kills a process with two tasks, and sweeps when only the first one has ended. `other`: the ID of the other one where it is.
+fn sweep_between_two_deaths(trial: &Trial, region: &Region, process: u32, other: &AtomicU32) {
+    region.base().expose_provenance();
+    let mut threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let thread = threads.find_map(|entry| {
+        let id = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        (id != process).then_some(id)
+    });
+    let Some(last) = AtEnd::hold(thread.unwrap()) else {
+        return;
+    };
+    // SAFETY: sends a signal to a process that the caller has started and not reaped.
+    unsafe { libc::kill(process as i32, libc::SIGKILL) };
+    last.wait();
+    let life = |slot| word(region, slot, 0).load(SeqCst);
+    trial.wait_until(|| life(VICTIM) == OWNER_DIED | WAITERS);
+    assert_eq!(life(VICTIM + 1), other.load(SeqCst) | WAITERS);
+    let sweeper = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let sweep = scope.spawn(|| {
+            sweeper.store(thread_id(), SeqCst);
+            region.sweep().unwrap()
+        });
+        let of_last = word(region, VICTIM + 1, 0);
+        trial.wait_until(|| sleeps_on(sweeper.load(SeqCst), of_last) || sweep.is_finished());
+        assert_eq!(blocks(region), 1, "settled before all threads had ended");
+        drop(last);
+        // If this machine stood still for a second, the sweep lost its patience: another one sees the second death.
+        let mut dead = sweep.join().unwrap().dead;
+        trial.wait_until(|| {
+            dead.append(&mut region.sweep().unwrap().dead);
+            dead == ["victim", "other"]
+        });
+    });
+    let stats = region.heap_stats();
+    assert_eq!(stats.private_blocks, 0);
+    assert!(stats.shared_blocks <= 1);
+}
+
+/// A thread that ends with a semaphore is dead as a task, while its process lives on. Its blocks are not freed, so that nobody
+/// need wait for the others.
+#[test]
+fn a_sweep_does_not_wait_for_the_process_of_a_thread_that_ended_in_another_namespace() {
+    let name = "a_sweep_does_not_wait_for_the_process_of_a_thread_that_ended_in_another_namespace";
+    if let Err(error) = Namespace::may_be_made() {
+        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = options()
+        .any_pid_namespace(true)
+        .create_anonymous()
+        .unwrap();
+    region.base().expose_provenance();
+    let obtained = Page::<AtomicU32>::new();
+    let mut namespace = Namespace::start(true, || {
+        region.join("victim").unwrap();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                region.join("other").unwrap();
+                let semaphore = BinarySemaphore::create(&region, "held", &BinaryOptions::new());
+                semaphore.unwrap().obtain().unwrap().keep();
+            });
+            other.join().unwrap();
+            obtained.store(1, SeqCst);
+            loop {
+                std::thread::park();
+            }
+        });
+    });
+    trial.wait_until(|| obtained.load(SeqCst) == 1);
+    let victim_lives = word(&region, 0, 0).load(SeqCst);
+    trial.wait_until(|| word(&region, 1, 0).load(SeqCst) & OWNER_DIED != 0);
+    let before = sleeps();
+    assert_eq!(region.sweep().unwrap().dead, ["other"]);
+    // It would look once a millisecond, for a second.
+    let slept = sleeps() - before;
+    assert!(slept < 50, "the sweep slept {slept} times");
+    assert_eq!(word(&region, 0, 0).load(SeqCst), victim_lives);
+    namespace.end();
+}
+
+/// If a thread ends by a bare system call, nothing says that its process lives on.
+#[test]
+fn the_blocks_of_a_thread_that_vanished_in_another_namespace_are_kept() {
+    let name = "the_blocks_of_a_thread_that_vanished_in_another_namespace_are_kept";
+    if let Err(error) = Namespace::may_be_made() {
+        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = options()
+        .any_pid_namespace(true)
+        .create_anonymous()
+        .unwrap();
+    let mut namespace = Namespace::start(true, || {
+        region.join("other").unwrap();
+        let thread = std::thread::spawn({
+            let region = region.clone();
+            move || {
+                region.join("victim").unwrap();
+                core::mem::forget(Box::new_in([1u64; 100], &region).unwrap());
+                // SAFETY: the thread's values are leaked.
+                unsafe { libc::syscall(libc::SYS_exit, 0) };
+            }
+        });
+        drop(thread);
+        loop {
+            std::thread::park();
+        }
+    });
+    region.base().expose_provenance();
+    trial.wait_until(|| word(&region, 1, 0).load(SeqCst) & OWNER_DIED != 0);
+    assert_eq!(blocks(&region), 1);
+    assert_eq!(region.sweep().unwrap().dead, ["victim"]);
+    let stats = region.heap_stats();
+    assert_eq!((stats.private_blocks, stats.shared_blocks), (0, 1));
+    namespace.end();
+}
+
+/// How often the calling thread has waited for something.
+fn sleeps() -> i64 {
+    // SAFETY: plain numbers, which the call writes.
+    unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+        usage.ru_nvcsw
+    }
+}
+
+/// If a thread that is not its process's first one calls `exec`, the kernel marks nothing.
+#[test]
+fn a_task_that_becomes_another_program_is_dead_whichever_thread_does_it() {
+    let trial =
+        Trial::begin("a_task_that_becomes_another_program_is_dead_whichever_thread_does_it");
+    for is_first in [true, false] {
+        let region = region();
+        region.base().expose_provenance();
+        region.join("survivor").unwrap();
+        let lock = region.object("lock", || Mutex::in_region(1u64)).unwrap();
+        let before = blocks(&region);
+        let begin = || {
+            region.join("victim").unwrap();
+            core::mem::forget(Box::new_in([1u64; 100], &region).unwrap());
+            core::mem::forget(lock.lock().unwrap());
+            let error = std::process::Command::new("true").exec();
+            panic!("exec: {error}");
+        };
+        let other_program = Child::fork(|| match is_first {
+            true => begin(),
+            false => std::thread::scope(|scope| scope.spawn(begin).join().unwrap()),
+        });
+        other_program.succeed();
+        assert_eq!(blocks(&region), before + 1);
+        assert_eq!(region.sweep().unwrap().dead, ["victim"], "{is_first}");
+        assert_eq!(blocks(&region), before);
+        assert!(matches!(
+            lock.lock(),
+            Err(latchwork::mutex::in_region::LockError::OwnerDied(_))
+        ));
+        trial.progress();
+    }
+}
