@@ -27,21 +27,25 @@ fn a_sweep_waits_for_the_other_threads_of_a_process_that_is_being_killed() {
 #[test]
 fn a_sweep_waits_for_the_other_threads_of_a_dead_task_in_another_namespace() {
     let name = "a_sweep_waits_for_the_other_threads_of_a_dead_task_in_another_namespace";
-    if let Err(error) = Namespace::may_be_made() {
-        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+    let Some((trial, region)) = begin_among_namespaces(name) else {
         return;
-    }
-    let trial = Trial::begin(name);
-    let region = options()
-        .any_pid_namespace(true)
-        .create_anonymous()
-        .unwrap();
+    };
     region.join("survivor").unwrap();
     let other = Page::<AtomicU32>::new();
     let mut namespace = Namespace::start(true, || have_two_tasks(&region, &other));
     trial.wait_until(|| other.load(SeqCst) != 0);
     sweep_between_two_deaths(&trial, &region, namespace.id(), &other);
     namespace.end();
+}
+
+/// A region for any PID namespace; `None`: this machine lets the test make none.
+fn begin_among_namespaces(name: &'static str) -> Option<(Trial, Region)> {
+    if let Err(error) = Namespace::may_be_made() {
+        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+        return None;
+    }
+    let region = options().any_pid_namespace(true).create_anonymous();
+    Some((Trial::begin(name), region.unwrap()))
 }
 
 /// The first thread becomes one task, with a block of its own, and another thread the next one.
@@ -103,15 +107,9 @@ fn sweep_between_two_deaths(trial: &Trial, region: &Region, process: u32, other:
 #[test]
 fn a_sweep_does_not_wait_for_the_process_of_a_thread_that_ended_in_another_namespace() {
     let name = "a_sweep_does_not_wait_for_the_process_of_a_thread_that_ended_in_another_namespace";
-    if let Err(error) = Namespace::may_be_made() {
-        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+    let Some((trial, region)) = begin_among_namespaces(name) else {
         return;
-    }
-    let trial = Trial::begin(name);
-    let region = options()
-        .any_pid_namespace(true)
-        .create_anonymous()
-        .unwrap();
+    };
     region.base().expose_provenance();
     let obtained = Page::<AtomicU32>::new();
     let mut namespace = Namespace::start(true, || {
@@ -145,15 +143,9 @@ fn a_sweep_does_not_wait_for_the_process_of_a_thread_that_ended_in_another_names
 #[test]
 fn the_blocks_of_a_thread_that_vanished_in_another_namespace_are_kept() {
     let name = "the_blocks_of_a_thread_that_vanished_in_another_namespace_are_kept";
-    if let Err(error) = Namespace::may_be_made() {
-        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+    let Some((trial, region)) = begin_among_namespaces(name) else {
         return;
-    }
-    let trial = Trial::begin(name);
-    let region = options()
-        .any_pid_namespace(true)
-        .create_anonymous()
-        .unwrap();
+    };
     let mut namespace = Namespace::start(true, || {
         region.join("other").unwrap();
         let thread = std::thread::spawn({
