@@ -2,7 +2,7 @@
 # The negative proof of the kill sweep: with each step of a recovery disabled in turn (`unless_disabled!` in the code), a kill
 # test fails. ci/killproof.txt lists the steps, each with its test. Writes a table of what each test said: to the file that
 # the first argument names, or results/killsweep/DAY-without.md. Fails if a step is missed by its test, or if a test fails
-# although nothing is disabled. No part of the other checks: it builds the library once more, and takes some 20 minutes.
+# although nothing is disabled. No part of the other checks: it builds the library once more, and takes half an hour or more.
 #
 #     ci/killproof.sh - SweepFreesBlocks QueueRecovers     these steps alone, to standard output
 . "$(dirname "$0")/lib.sh"

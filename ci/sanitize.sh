@@ -92,8 +92,8 @@ the addresses of regions. The standard library has to be instrumented, too (\`-Z
 lock and channel of std that orders two accesses is unknown, and they are reported. It does not know what the kernel does, either: \
 it releases inheriting mutexes (\`inherit\`; \`by_kernel\` and \`by_relay_to_shared\` of \`condvar\`), and robust throughput \
 mutexes with waiters (\`to_robust_throughput\`; the gate of robust reader/writer locks, \`robust\` of \`rwlock\`), whose \
-data is then reported; and it unmaps the record of a thread, so that the next thread's is reported (\`ci/tsan.txt\` suppresses that). Fences \
-(\`atomic::fence\`) are unknown to it in any case."
+data is then reported; and it unmaps the record of a thread, so that the next thread's is reported (\`ci/tsan.txt\` suppresses that). \
+Fences (\`atomic::fence\`) are unknown to it in any case."
     src=$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library
     [ -d "$src" ] || { row "all" "skipped: rust-src of the nightly toolchain is not installed" "–"; skip "rust-src of the nightly toolchain is not installed (rustup component add rust-src --toolchain nightly)"; }
     export RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=thread"
@@ -105,7 +105,7 @@ data is then reported; and it unmaps the record of a thread, so that the next th
     for name in mutex rwlock condvar recursive; do
         case $name in
         rwlock) tests latchwork "$name" $left_out robust ;;
-        # A thread of each of these ends by the bare system call, which the sanitizer does not see: it waits for ever.
+        # In the first two a thread ends by the bare system call, which the sanitizer does not see: it waits for ever.
         condvar) tests latchwork "$name" $left_out a_wait_with_a_robust_mutex a_waiter_learns_that_a_holder \
             by_kernel by_relay_to_shared to_robust_throughput ;;
         *) tests latchwork "$name" $left_out ;;

@@ -111,7 +111,7 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 		const name##_t fresh = initializer;                                                   \
 		if (mutex == NULL)                                                                    \
 			return EINVAL;                                                                \
-		if (is_misplaced(mutex))                                                                \
+		if (is_misplaced(mutex))                                                              \
 			return EXDEV;                                                                 \
 		*mutex = fresh;                                                                       \
 		return 0;                                                                             \
@@ -122,7 +122,7 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 		const name##_t fresh = initializer((uint32_t)ceiling);                                \
 		if (mutex == NULL || ceiling < 1 || ceiling > 99)                                     \
 			return EINVAL;                                                                \
-		if (is_misplaced(mutex))                                                                \
+		if (is_misplaced(mutex))                                                              \
 			return EXDEV;                                                                 \
 		*mutex = fresh;                                                                       \
 		return 0;                                                                             \
@@ -147,7 +147,7 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 		const name##_t fresh = initializer(microseconds);                                     \
 		if (mutex == NULL)                                                                    \
 			return EINVAL;                                                                \
-		if (is_misplaced(mutex))                                                                \
+		if (is_misplaced(mutex))                                                              \
 			return EXDEV;                                                                 \
 		*mutex = fresh;                                                                       \
 		return 0;                                                                             \
@@ -397,8 +397,7 @@ LW__DEFINE_INIT(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_INITIALIZER, LW__NAMES_TH
 LW__INTERRUPTIBLE_KIND(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_TRACED(lw_shared_tp_mutex)
 LW__DEFINE_TRACED(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER,
-		  LW__TAKE_TID,
-		  LW__GIVE_TID, LW__NAMES_THREADS)
+		  LW__TAKE_TID, LW__GIVE_TID, LW__NAMES_THREADS)
 LW__DECLARE_INIT(lw_pi_mutex)
 LW__DEFINE_INIT(lw_pi_mutex, LW_PI_MUTEX_INITIALIZER, LW__WORKS_ANYWHERE)
 LW__KIND(lw_pi_mutex, LW_INHERIT, LW__TAKE_TID, LW__GIVE_TID)
@@ -439,8 +438,7 @@ LW__DEFINE_CONSISTENT(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
 LW__DECLARE_TRACED(lw_robust_tp_mutex)
 /* The inlined unlock does not say what its slow path did. */
 LW__DEFINE_TRACED(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER,
-		  LW__TAKE_LISTED,
-		  LW__CALL, LW__NAMES_THREADS)
+		  LW__TAKE_LISTED, LW__CALL, LW__NAMES_THREADS)
 LW__DECLARE_CONSISTENT(lw_robust_pi_mutex)
 LW__DECLARE_INIT(lw_robust_pi_mutex)
 LW__DEFINE_INIT(lw_robust_pi_mutex, LW_ROBUST_PI_MUTEX_INITIALIZER, LW__NAMES_THREADS)

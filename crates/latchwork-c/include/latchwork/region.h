@@ -57,7 +57,8 @@ struct lw_region_options {
  * A new region is for tasks of any PID namespace, such as those of several containers. By default it is for the namespace
  * in which it is made. Locks that name a thread by its ID must not be placed there: those of the kinds lw_robust_...,
  * lw_shared_tp_..., lw_shared_pi_... and lw_shared_plain_pi_..., whose initialisation fails there with EXDEV (a copy of an
- * initialiser is not checked), and pthread's robust and inheriting mutexes. Those of the kinds lw_region_... take their place. Queues, and shared locks of the other kinds, work there.
+ * initialiser is not checked), and pthread's robust and inheriting mutexes. Those of the kinds lw_region_... take their place.
+ * Queues, and shared locks of the other kinds, work there.
  */
 #define LW_REGION_ANY_PID_NAMESPACE 8u
 /*

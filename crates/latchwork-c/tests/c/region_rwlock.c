@@ -1,6 +1,6 @@
 /*
  * What lies in a region beside its mutexes: reader/writer locks and initialisations whose words name tasks of the region.
- * Errors, owners that are killed or end, forks, several regions. (The bodies of the other reader/writer locks try
+ * Which locks a region for any PID namespace refuses. Errors, owners that are killed or end, forks, several regions. (The bodies of the other reader/writer locks try
  * exclusion; the tests in Rust kill at each instruction.)
  */
 #include "latchwork.h"

@@ -60,7 +60,8 @@ impl Region {
     ///
     /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
     /// lock, or attaches the region; call this to have it done at once. Only a thread that joins the region, or calls this,
-    /// notices that a task became another program by a call of `exec` in another thread than its process's first. The robust mutexes that a dead task held
+    /// notices that a task became another program by a call of `exec` in another thread than its process's first. The robust
+    /// mutexes that a dead task held
     /// report the owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// # Errors
@@ -175,11 +176,16 @@ impl Inner {
                 slot.wait_until_list_walked(until),
                 true
             );
-            let can_ask = self.can_ask_about(slot);
+            // Asked once, if the process has other tasks at all.
+            let mut can_ask = None;
             // Relaxed: the life-word's Acquire has ordered it.
-            let may_be_killed = can_ask || slot.ended.load(Ordering::Relaxed) == 0;
+            let ended = slot.ended.load(Ordering::Relaxed) != 0;
             for (index, other) in slots.iter().enumerate() {
-                if may_be_killed && other.is_alive() && slot.is_of_process_of(other) {
+                if other.is_alive()
+                    && slot.is_of_process_of(other)
+                    && let can_ask = *can_ask.get_or_insert_with(|| self.can_ask_about(slot))
+                    && (can_ask || !ended)
+                {
                     lists_walked &= crate::atomic::unless_disabled!(
                         SweepWaitsForOtherThreads,
                         self.wait_if_being_killed(other, can_ask, until),
@@ -199,13 +205,18 @@ impl Inner {
     /// a sweep waits for the others of that process.)
     fn outlast_killed_tasks(&self) {
         let Ok(me) = Me::get() else { return };
-        let until = Deadline::after(WAIT_LIMIT);
-        for slot in self.living_slots().filter(|slot| self.is_here(slot, me)) {
-            let can_ask = self.can_ask_about(slot);
-            let until = match can_ask {
-                true => until,
-                false => Deadline::after(UNASKED_WAIT).min(until),
-            };
+        let own = thread::process_id();
+        let is_of_other_process = |slot: &&Slot| {
+            // Relaxed: a task's process never changes.
+            self.is_here(slot, me) && slot.process.load(Ordering::Relaxed) != own
+        };
+        let mut others = self.living_slots().filter(is_of_other_process).peekable();
+        // The answer is the same for all of them.
+        let Some(can_ask) = others.peek().map(|slot| self.can_ask_about(slot)) else {
+            return;
+        };
+        let until = Deadline::after(if can_ask { WAIT_LIMIT } else { UNASKED_WAIT });
+        for slot in others {
             if !self.wait_if_being_killed(slot, can_ask, until) {
                 break;
             }

@@ -296,8 +296,7 @@ impl Slot {
         }
     }
 
-    /// Marks the task as the kernel would have at its death. For the thread that sweeps, if the task
-    /// has vanished.
+    /// Marks the task as the kernel would have at its death. For the thread that sweeps, if the task has vanished.
     pub(super) fn mark_dead(&self) {
         // The tail comes first: after a kill in between the task is still one that has vanished.
         for word in [&self.tail.word, &self.life.word] {

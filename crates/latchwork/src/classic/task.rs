@@ -43,6 +43,7 @@ impl<'r> Classic<'r> {
 
     /// Mirrors a task's priority in the kernel from now on, or no longer, as
     /// [`TaskPriority::mirror`](crate::semaphore::TaskPriority::mirror) does; has no effect if that is so already. Not RTEMS's.
+    /// In a region for any PID namespace the kernel learns of a task's priority when a task of the same namespace changes it.
     pub fn task_mirror(&self, id: Id, on: bool) -> Status {
         directive(|| {
             let (task, record) = self.living(id)?;
