@@ -130,6 +130,7 @@ impl Failure for CreateError {
             Self::AddressTaken(_) => EADDRINUSE,
             Self::NoAddress(_) | Self::OutOfMemory(_) => ENOMEM,
             Self::TooManyRegions => EMFILE,
+            Self::UnknownPidNamespace => EXDEV,
             Self::System { error, .. } => error.raw_os_error(),
             _ => EIO,
         }

@@ -9,7 +9,7 @@ use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::QueueOptions;
 use latchwork::queue::spsc::Spsc;
 use latchwork::region::inspect::inspect_path;
-use latchwork::region::{AttachError, Region, RegionOptions};
+use latchwork::region::{AttachError, CreateError, Region, RegionOptions};
 use latchwork_testkit::step::Frozen;
 use latchwork_testkit::{Child, Leftover, Namespace, Page, Trial, step};
 use std::os::fd::AsRawFd as _;
@@ -198,6 +198,13 @@ fn a_process_without_proc_is_where_it_was() {
             Err(LockError::Unavailable(NotATask::UnknownPidNamespace))
         );
         assert!(refused, "{got:?}");
+        let made = options.clone().create_anonymous();
+        let refused = matches!(made, Err(CreateError::UnknownPidNamespace));
+        assert!(refused, "{made:?}");
+        let file = region.file().try_clone_to_owned().unwrap();
+        let attached = RegionOptions::new().attach_file(file);
+        let refused = matches!(attached, Err(AttachError::UnknownPidNamespace));
+        assert!(refused, "{attached:?}");
     })
     .succeed();
     Namespace::start(false, || {

@@ -135,7 +135,8 @@ impl Candidate {
         }
         let identity = Identity::parse(bytes);
         let layout = identity.check(status.bytes, memory::page_bytes())?;
-        let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
+        let own_namespace =
+            memory::pid_namespace().map_err(|_| AttachError::UnknownPidNamespace)?;
         let spans = identity.flags & FLAG_ANY_PID_NAMESPACE != 0;
         if identity.pid_namespace != own_namespace && !spans {
             return Err(AttachError::OtherPidNamespace {
@@ -275,6 +276,7 @@ impl From<CreateError> for AttachError {
             CreateError::Kernel(what) => return Self::Kernel(what),
             CreateError::Name(error) => return Self::Name(error),
             CreateError::TooManyRegions => return Self::TooManyRegions,
+            CreateError::UnknownPidNamespace => return Self::UnknownPidNamespace,
             CreateError::AddressTaken(base) => return Self::AddressTaken { base },
             CreateError::OutOfMemory(error) => ("fallocate", error),
             CreateError::System { call, error } => (call, error),

@@ -309,6 +309,8 @@ impl RegionOptions {
         }
         let own = memory::open_again(&file).map_err(|error| match error {
             Errno::ACCESS | Errno::PERM => AttachError::Permission,
+            // The file is open: what does not exist is `/proc`.
+            Errno::NOENT => AttachError::UnknownPidNamespace,
             error => error::system("open(/proc/thread-self/fd)")(error),
         })?;
         attach(own, None, self.trust_any_owner, self.expected.as_ref())
@@ -339,7 +341,8 @@ impl RegionOptions {
         let committed = layout.heap as u64;
         memory::allocate(&file, 0, committed).map_err(CreateError::OutOfMemory)?;
         memory::lock_in_use(&file).map_err(system("flock"))?;
-        let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
+        let pid_namespace =
+            memory::pid_namespace().map_err(|_| CreateError::UnknownPidNamespace)?;
         RegistryLock::prepare().map_err(system("mmap"))?;
         // Threads that become tasks ask for it later, perhaps without a `/proc`.
         crate::sys::namespaces::own();

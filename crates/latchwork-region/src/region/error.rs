@@ -42,6 +42,9 @@ pub enum CreateError {
     /// This process has the maximum of 4096 regions mapped.
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
+    /// `/proc` does not say to which PID namespace this process belongs.
+    #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
+    UnknownPidNamespace,
     /// The system has no memory for the tables.
     #[error("the system has no memory for a region ({0})")]
     OutOfMemory(Errno),

@@ -250,9 +250,8 @@ impl Snapshot {
 
     pub(super) fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
-        let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         let identity = &self.identity;
-        let is_ours = identity.pid_namespace == own_namespace;
+        let is_ours = memory::pid_namespace() == Ok(identity.pid_namespace);
         let fill = |offset, buffer: &mut [u8]| self.fill(self.layout.heap_tables + offset, buffer);
         let heap = self.layout.heap_layout.usage(self.memory, fill)?;
         let read = || self.read::<Header>(0);
