@@ -7,6 +7,7 @@ mod support;
 
 use latchwork as _;
 use latchwork_c as _;
+use manual_pages::errors::{NOT_PROVOKED, citations};
 use manual_pages::{Prototype, family, pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -341,4 +342,48 @@ fn a_generic_name_refuses_a_kind_without_the_operation() {
             }
         }
     }
+}
+
+/// Each reason in a section ERRORS is provoked by a program, which cites it, or is listed as one that is not.
+#[test]
+fn each_error_of_a_page_is_provoked() {
+    let reasons: Vec<_> = pages().iter().flat_map(|page| page.reasons()).collect();
+    assert!(reasons.len() > 80, "{}", reasons.len());
+    let mut faults = Vec::new();
+    let citations = citations();
+    for citation in &citations {
+        let is_of = reasons.iter().any(|reason| {
+            reason.page == citation.page
+                && reason.errors.contains(&citation.error)
+                && reason.text.contains(&citation.quote)
+        });
+        if !is_of {
+            faults.push(format!("{}: the page does not say so", citation.place));
+        }
+        if !citation.is_checked {
+            faults.push(format!("{}: no check for it follows", citation.place));
+        }
+    }
+    for reason in &reasons {
+        for error in &reason.errors {
+            let is_cited = citations.iter().any(|citation| {
+                (&citation.page, &citation.error) == (&reason.page, error)
+                    && reason.text.contains(&citation.quote)
+            });
+            let is_listed = NOT_PROVOKED.iter().any(|(page, errors, quote)| {
+                *page == reason.page
+                    && errors.split(' ').any(|listed| listed == error)
+                    && reason.text.contains(quote)
+            });
+            if is_cited == is_listed {
+                let what = if is_cited {
+                    "is cited, and listed"
+                } else {
+                    "is not cited"
+                };
+                faults.push(format!("{} {error} {what}: {}", reason.page, reason.text));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -37,6 +37,13 @@ fn locks_behave_alike_in_c_and_in_cpp_with_each_compiler() {
 }
 
 #[test]
+fn each_rare_error_of_the_manual_is_returned() {
+    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
+    check("errors.c", &hows, GNU, "refused");
+    check("region_errors.c", &hows, GNU, "refused");
+}
+
+#[test]
 fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
     check(
         "cancel.c",

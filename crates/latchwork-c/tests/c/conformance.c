@@ -29,10 +29,13 @@
 	{                                                                                             \
 		struct timespec soon = in_ms(CLOCK_MONOTONIC, 5), real = in_ms(CLOCK_REALTIME, 5);    \
 		struct timespec wrong = {0, 1000000000};                                              \
+		/* lw_mutex(3), EBUSY: The mutex is locked */                                         \
 		CHECK_IS(lw_mutex_trylock(&name##_field.lock), EBUSY);                                \
+		/* lw_mutex(3), ETIMEDOUT: The time passed before the mutex could be locked */        \
 		CHECK_IS(lw_mutex_timedlock(&name##_field.lock, &soon), ETIMEDOUT);                   \
 		CHECK_IS(lw_mutex_clocklock(&name##_field.lock, CLOCK_REALTIME, &real), ETIMEDOUT);   \
 		CHECK_IS(lw_mutex_clocklock(&name##_field.lock, 99, &soon), EINVAL);                  \
+		/* lw_mutex(3), EINVAL: The time or the clock is invalid, and the mutex is not free */ \
 		CHECK_IS(lw_mutex_timedlock(&name##_field.lock, &wrong), EINVAL);                     \
 		CHECK_IS(lw_mutex_timedlock(&name##_field.lock, NULL), EINVAL);                       \
 		CHECK(lw_mutex_is_locked(&name##_field.lock));                                        \
@@ -55,6 +58,7 @@
 		CHECK_IS(lw_mutex_unlock(&name##_field.lock), 0);                                     \
 		CHECK(!lw_mutex_is_locked(&name##_field.lock));                                       \
 		CHECK_IS(lw_mutex_unlock(&name##_field.lock), EPERM);                                 \
+		/* lw_mutex(3), EINVAL: The pointer is NULL */                                        \
 		CHECK_IS(lw_mutex_lock(none), EINVAL);                                                \
 		CHECK_IS(lw_mutex_trylock(none), EINVAL);                                             \
 		CHECK_IS(lw_mutex_unlock(none), EINVAL);                                              \
@@ -107,6 +111,7 @@ static void owners(void)
 	lw_robust_mutex_t robust = LW_ROBUST_MUTEX_INITIALIZER;
 	LW_DEFINE_RECURSIVE_MUTEX(recursive);
 	CHECK_IS(lw_mutex_lock(&tp), 0);
+	/* lw_mutex(3), EDEADLK: The caller holds the mutex already */
 	CHECK_IS(lw_mutex_lock(&tp), EDEADLK);
 	CHECK_IS(lw_mutex_trylock(&tp), EBUSY);
 	CHECK_IS(lw_mutex_unlock(&tp), 0);
@@ -116,6 +121,7 @@ static void owners(void)
 	CHECK_IS(lw_mutex_lock(&robust), 0);
 	CHECK_IS(lw_mutex_lock(&robust), EDEADLK);
 	CHECK_IS(lw_mutex_trylock(&robust), EBUSY);
+	/* lw_mutex(3), EINVAL: The data is not marked as inconsistent */
 	CHECK_IS(lw_mutex_consistent(&robust), EINVAL);
 	CHECK_IS(lw_mutex_unlock(&robust), 0);
 	CHECK_IS(lw_mutex_lock(&recursive), 0);
@@ -123,6 +129,7 @@ static void owners(void)
 	CHECK_IS(lw_mutex_trylock(&recursive), 0);
 	for (int depth = 0; depth < 3; depth++)
 		CHECK_IS(lw_mutex_unlock(&recursive), 0);
+	/* lw_mutex(3), EPERM: No task holds the mutex */
 	CHECK_IS(lw_mutex_unlock(&recursive), EPERM);
 }
 
@@ -130,6 +137,7 @@ static void owners(void)
 static void ceilings(void)
 {
 	int ceiling = 0, old = 0;
+	/* lw_mutex(3), EINVAL: The ceiling is not from 1 to 99 */
 	CHECK_IS(lw_pp_mutex_init(&lw_pp_mutex_field.lock, 100), EINVAL);
 	CHECK_IS(lw_pp_mutex_init(&lw_pp_mutex_field.lock, 40), 0);
 	CHECK_IS(lw_shared_pp_mutex_init(&lw_shared_pp_mutex_field.lock, 40), 0);
@@ -178,6 +186,7 @@ static void ceilings(void)
 		struct timespec soon = in_ms(CLOCK_MONOTONIC, 5);                                     \
 		CHECK_IS(lw_rwlock_trywrlock(&name##_field.lock), EBUSY);                             \
 		CHECK_IS(lw_rwlock_timedwrlock(&name##_field.lock, &soon), ETIMEDOUT);                \
+		/* lw_rwlock(3), EINVAL: The time or the clock is invalid, and the lock does not admit the caller at once */ \
 		CHECK_IS(lw_rwlock_timedwrlock(&name##_field.lock, NULL), EINVAL);                    \
 		if (writer != NULL) {                                                                 \
 			soon = in_ms(CLOCK_MONOTONIC, 5);                                             \
@@ -447,7 +456,9 @@ static void onces(void)
 	for (int task = 0; task < TASKS; task++)
 		join(threads[task]);
 	CHECK_IS(lw_once(&inner, recurse), 0);
+	/* lw_once(3), EDEADLK: The function was called from within initialise */
 	CHECK_IS(recursive_answer, EDEADLK);
+	/* lw_once(3), EINVAL: A pointer is NULL */
 	CHECK_IS(lw_once((lw_once_t *)NULL, initialise), EINVAL);
 	CHECK_IS(lw_once(&left, NULL), EINVAL);
 	runs = 0;

@@ -109,10 +109,12 @@ int main(void)
 
 	atexit(at_exit);
 	CHECK_IS(coproc_create("early", NULL, 0, look, NULL), -1);
+	/* coproc(3), EINVAL: coproc_init() has not been called yet */
 	CHECK_IS(errno, EINVAL);
 	CHECK(coproc_alloc(1) == NULL);
 	CHECK_IS(coproc_init(1024 * 1024), 0);
 	CHECK_IS(coproc_init(1024 * 1024), -1);
+	/* coproc(3), EBUSY: The process, or the process of which it is a copy, has called coproc_init() already */
 	CHECK_IS(errno, EBUSY);
 	CHECK_IS(getpgrp(), group);
 	field = (struct field *)coproc_alloc(sizeof *field);
@@ -163,11 +165,13 @@ int main(void)
 	CHECK_IS(strcmp(coproc_failed_attribute(), "scheduling_policy"), 0);
 	CHECK_IS(field->value, 0);
 	CHECK_IS(coproc_create("no attributes", NULL, COPROC_SET_SCHED, look, field), -1);
+	/* coproc(3), EINVAL: flag is given although attrib is NULL */
 	CHECK_IS(errno, EINVAL);
 	CHECK(coproc_failed_attribute() == NULL);
 	CHECK_IS(coproc_create("no routine", NULL, 0, NULL, field), -1);
 	CHECK_IS(coproc_create("flags", NULL, 1 << 20, look, field), -1);
 	CHECK_IS(coproc_create("sibling", NULL, COPROC_NOTIFY_PARENT, look, field), -1);
+	/* coproc(3), ENOTSUP: The flags contain COPROC_NOTIFY_PARENT */
 	CHECK_IS(errno, ENOTSUP);
 
 	/* Descriptors: shared, or not. */
@@ -192,6 +196,7 @@ int main(void)
 	CHECK(WIFSIGNALED(status));
 	CHECK_IS(WTERMSIG(status), SIGKILL);
 	CHECK_IS(coproc_join(pid, NULL), -1);
+	/* coproc(3), ECHILD: the coproc was joined already */
 	CHECK_IS(errno, ECHILD);
 	CHECK(coproc_create("detached", NULL, COPROC_DETACHED, leave_program, NULL) > 0);
 
@@ -202,6 +207,7 @@ int main(void)
 	CHECK_IS(lw_mutex_lock(mutex), EOWNERDEAD);
 	CHECK_IS(lw_mutex_consistent(mutex), 0);
 	CHECK_IS(coproc_create("copy", NULL, COPROC_SNAPSHOT, look, field), -1);
+	/* coproc(3), EBUSY: The caller holds robust mutexes, and the call would copy the calling process */
 	CHECK_IS(errno, EBUSY);
 	CHECK_IS(lw_mutex_unlock(mutex), 0);
 	coproc_free(mutex);
@@ -217,6 +223,7 @@ int main(void)
 		CHECK_IS(coproc_join(pid, NULL), -1);
 		CHECK_IS(errno, ECHILD);
 		CHECK_IS(coproc_exit(), -1);
+		/* coproc(3), EPERM: coproc_exit() was called in the child of a fork(2) */
 		CHECK_IS(errno, EPERM);
 		_exit(0);
 	}
@@ -226,6 +233,7 @@ int main(void)
 	CHECK_IS(coproc_exit(), 0);
 	CHECK_IS(handlers, 0);
 	CHECK(coproc_alloc((size_t)1 << 40) == NULL);
+	/* coproc(3), ENOMEM: There is not enough memory */
 	CHECK_IS(errno, ENOMEM);
 	coproc_free(NULL);
 	coproc_free(number);

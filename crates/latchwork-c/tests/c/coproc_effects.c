@@ -381,6 +381,7 @@ static void descriptors_are_passed(void)
 	/* What cannot be passed is reported by name. */
 	passed[1] = 199;
 	CHECK_IS(coproc_create_with("closed", NULL, &extras, 0, copy, NULL), -1);
+	/* coproc(3), EBADF: An element of descriptors is not an open descriptor */
 	CHECK_IS(errno, EBADF);
 	CHECK_IS(strcmp(coproc_failed_attribute(), "descriptors"), 0);
 	passed[1] = -1;
@@ -391,6 +392,7 @@ static void descriptors_are_passed(void)
 	extras.descriptors = many;
 	extras.descriptor_count = 33;
 	CHECK_IS(coproc_create_with("too many", NULL, &extras, 0, copy, NULL), -1);
+	/* coproc(3), E2BIG: There are too many descriptors */
 	CHECK_IS(errno, E2BIG);
 	CHECK_IS(strcmp(coproc_failed_attribute(), "descriptors"), 0);
 	extras.descriptor_count = 32;

@@ -187,6 +187,7 @@ int main(void)
 
 	/* And it begins again, with a copy of the process as it is now, over the same memory. */
 	CHECK_IS(coproc_init((size_t)1 << 30), -1);
+	/* coproc(3), ENOMEM: after coproc_exit(), coproc_init() asks for more */
 	CHECK_IS(errno, ENOMEM);
 	seen = 2;
 	CHECK_IS(coproc_init(1024 * 1024), 0);

@@ -36,11 +36,14 @@ static void test_order_and_limits(lw_queue_t *queue)
 	CHECK_IS(send_text(queue, "high", LW_QUEUE_PRIORITY_MAX), 0);
 	CHECK_IS(send_text(queue, "low too", 0), 0);
 	CHECK_IS(send_text(queue, "at once", LW_QUEUE_URGENT), 0);
+	/* lw_queue(3), EAGAIN: The call would have to wait, but must not */
 	CHECK_IS(send_text(queue, "more", 1), EAGAIN);
 	soon = in_ms(CLOCK_MONOTONIC, 5);
+	/* lw_queue(3), ETIMEDOUT: The time has passed */
 	CHECK_IS(lw_queue_timedsend(queue, "more", 4, 1, &soon), ETIMEDOUT);
 	soon = in_ms(CLOCK_REALTIME, 5);
 	CHECK_IS(lw_queue_clocksend(queue, "more", 4, 1, CLOCK_REALTIME, &soon), ETIMEDOUT);
+	/* lw_queue(3), EINVAL: a number or a time is out of range */
 	CHECK_IS(lw_queue_timedsend(queue, "more", 4, 1, &never), EINVAL);
 	CHECK_IS(lw_queue_timedsend(queue, "more", 4, 1, NULL), EINVAL);
 	CHECK_IS(lw_queue_clocksend(queue, "more", 4, 1, 12345, &soon), EINVAL);
@@ -60,6 +63,7 @@ static void test_order_and_limits(lw_queue_t *queue)
 	CHECK_IS(lw_queue_tryreceive(queue, buffer, sizeof buffer, NULL, NULL), EAGAIN);
 	CHECK(strstr(lw_error_text(), "empty") != NULL);
 
+	/* lw_queue(3), EMSGSIZE: The message is longer than the queue's max_message */
 	CHECK_IS(lw_queue_send(queue, buffer, 33, 0), EMSGSIZE);
 	CHECK_IS(lw_queue_send(queue, NULL, 1, 0), EINVAL);
 	CHECK_IS(lw_queue_send(queue, buffer, 1, LW_QUEUE_PRIORITY_MAX + 1), EINVAL);
@@ -109,6 +113,7 @@ static void test_in_place(lw_queue_t *queue)
 	CHECK(held.priority == 5 && held.deliveries == 1);
 	CHECK_IS(lw_message_cancel(&held), EINVAL);
 	/* A message belongs to one thread. */
+	/* lw_queue(3), EPERM: The message or the batch is in hand of another thread */
 	CHECK_IS((intptr_t)join(start(end_it, &held)), EPERM);
 	CHECK_IS(lw_message_give_back(&held), 0);
 	CHECK_IS(lw_message_give_back(&held), EINVAL);
@@ -135,6 +140,7 @@ static void test_death(lw_queue_t *queue)
 	child = fork();
 	if (child == 0)
 		_exit(lw_message_done(&held));
+	/* lw_queue(3), EPERM: or of the process from which this one was forked */
 	CHECK_IS(exit_of(child), EPERM);
 	CHECK_IS(lw_message_done(&held), 0);
 }
@@ -185,6 +191,7 @@ static void test_blocks(lw_queue_t *queue)
 	char *block = (char *)lw_region_alloc(region, 100000), local[8] = "small";
 	CHECK(block != NULL);
 	memset(block, 6, 100000);
+	/* lw_queue(3), EXDEV: The block is not in the region of the queue */
 	CHECK_IS(lw_queue_send_block(queue, local, 8, 0, NULL), EXDEV);
 	CHECK_IS(lw_queue_send_block(queue, block, 1 << 20, 0, NULL), EMSGSIZE);
 	CHECK_IS(lw_queue_send_block(queue, NULL, 8, 0, NULL), EINVAL);
@@ -307,14 +314,18 @@ static void test_ends(void)
 	lw_message_t held;
 	void *object = NULL;
 	CHECK_IS(lw_queue_create(&queue, region, "ends", 4, 32, LW_QUEUE_FIFO), 0);
+	/* lw_queue(3), EEXIST: it belongs to a queue with another */
 	CHECK_IS(lw_queue_create(&other, region, "ends", 4, 32, LW_QUEUE_PRIORITY), EEXIST);
 	CHECK_IS(lw_queue_create(&other, region, "ends", 5, 32, LW_QUEUE_FIFO), EEXIST);
 	CHECK_IS(lw_queue_create(&other, region, "none", 0, 32, LW_QUEUE_FIFO), EINVAL);
 	CHECK_IS(lw_queue_create(&other, region, "none", 1, 32, (enum lw_queue_order)9), EINVAL);
 	CHECK_IS(lw_queue_create(&other, region, NULL, 1, 32, LW_QUEUE_FIFO), EINVAL);
+	/* lw_queue(3), ENOMEM: The region has no room for the queue */
 	CHECK_IS(lw_queue_create(&other, region, "none", 1 << 30, 1 << 30, LW_QUEUE_FIFO), ENOMEM);
+	/* lw_queue(3), ENOENT: There is no queue of this name */
 	CHECK_IS(lw_queue_open(&other, region, "none"), ENOENT);
 	CHECK_IS(lw_region_object(region, "object", 1, 8, NULL, NULL, &object), 0);
+	/* lw_queue(3), EEXIST: The name belongs to an object that is not a queue */
 	CHECK_IS(lw_queue_open(&other, region, "object"), EEXIST);
 	CHECK_IS(lw_queue_create(&other, region, "object", 4, 32, LW_QUEUE_FIFO), EEXIST);
 	CHECK_IS(lw_region_remove(region, "object", 1, 8), 0);
@@ -328,6 +339,7 @@ static void test_ends(void)
 	thread = start(receive_for_ever, other);
 	lw_completion_wait(&waits);
 	CHECK_IS(lw_queue_delete(queue), 0);
+	/* lw_queue(3), EIDRM: The queue was deleted */
 	CHECK_IS((intptr_t)join(thread), EIDRM);
 	CHECK_IS(lw_queue_delete(other), EIDRM);
 	CHECK_IS(send_text(other, "none", 0), EIDRM);
@@ -377,6 +389,7 @@ static void test_own(void)
 
 	/* The handle stays as long as something is in hand. */
 	CHECK_IS(lw_queue_reserve(queue, &message, 0, NULL), 0);
+	/* lw_queue(3), EBUSY: A message or a batch is in hand that was reserved or held with this handle */
 	CHECK_IS(lw_queue_close(queue), EBUSY);
 	CHECK_IS(lw_message_done(&message), EINVAL);
 	CHECK_IS(lw_queue_close(queue), EBUSY);

@@ -71,8 +71,10 @@ static void leave_to_dead(struct field *field, int writes)
 
 static void repair(lw_region_rwlock_t *lock)
 {
+	/* lw_rwlock(3), EOWNERDEAD: Robust locks only; see lw_mutex(3) */
 	CHECK_IS(lw_rwlock_rdlock(lock), EOWNERDEAD);
 	CHECK_IS(lw_rwlock_consistent(lock), 0);
+	/* lw_rwlock(3), EINVAL: The data is not marked as inconsistent */
 	CHECK_IS(lw_rwlock_consistent(lock), EINVAL);
 	CHECK_IS(lw_rwlock_unlock(lock), 0);
 }
@@ -90,6 +92,7 @@ static void check_outside(lw_region_rwlock_t *lock)
 	struct timespec soon = in_ms(CLOCK_MONOTONIC, 1);
 	struct lw_rwlock_acquisition how;
 	int released;
+	/* lw_rwlock(3), EINVAL: the lock lies in no region of the process */
 	CHECK_IS(lw_rwlock_rdlock(lock), EINVAL);
 	CHECK_IS(lw_rwlock_tryrdlock(lock), EINVAL);
 	CHECK_IS(lw_rwlock_wrlock(lock), EINVAL);
@@ -118,8 +121,10 @@ static void lie_outside(void)
 	lw_region_rwlock_t on_the_stack = LW_REGION_RWLOCK_INITIALIZER, *none = NULL;
 	check_outside(&outside);
 	check_outside(&on_the_stack);
+	/* lw_once(3), EINVAL: The object lies in no region of the process */
 	CHECK_IS(lw_once(&once_outside, run), EINVAL);
 	CHECK_IS(lw_rwlock_init(none), EINVAL);
+	/* lw_rwlock(3), EINVAL: The pointer is NULL or misaligned */
 	CHECK_IS(lw_rwlock_rdlock(none), EINVAL);
 	CHECK_IS(lw_rwlock_wrlock(none), EINVAL);
 	CHECK_IS(lw_rwlock_unlock(none), EINVAL);
@@ -133,11 +138,15 @@ static void *meet_writer(void *argument)
 {
 	struct field *field = (struct field *)argument;
 	struct timespec soon = in_ms(CLOCK_MONOTONIC, 20);
+	/* lw_rwlock(3), EPERM: the lock is robust, and the caller does not hold it */
 	CHECK_IS(lw_rwlock_unlock(&field->lock), EPERM);
+	/* lw_rwlock(3), EPERM: The caller does not hold the lock for writing */
 	CHECK_IS(lw_rwlock_unlock_inconsistent(&field->lock), EPERM);
 	CHECK_IS(lw_rwlock_consistent(&field->lock), EINVAL);
+	/* lw_rwlock(3), EBUSY: The call would have to wait */
 	CHECK_IS(lw_rwlock_tryrdlock(&field->lock), EBUSY);
 	CHECK_IS(lw_rwlock_trywrlock(&field->lock), EBUSY);
+	/* lw_rwlock(3), ETIMEDOUT: The time passed before the lock could be acquired */
 	CHECK_IS(lw_rwlock_timedrdlock(&field->lock, &soon), ETIMEDOUT);
 	CHECK_IS(lw_rwlock_timedwrlock(&field->lock, &soon), ETIMEDOUT);
 	CHECK_IS(lw_rwlock_unlock(&field->lock), EPERM);
@@ -164,6 +173,7 @@ static void errors(struct field *field)
 	CHECK_IS(lw_rwlock_init(&field->lock), 0);
 	CHECK_IS(lw_rwlock_wrlock(&field->lock), 0);
 	CHECK_IS(lw_rwlock_destroy(&field->lock), EBUSY);
+	/* lw_rwlock(3), EDEADLK: Robust locks only; see lw_mutex(3) */
 	CHECK_IS(lw_rwlock_wrlock(&field->lock), EDEADLK);
 	CHECK_IS(lw_rwlock_rdlock(&field->lock), EDEADLK);
 	CHECK_IS(lw_rwlock_trywrlock(&field->lock), EBUSY);
@@ -220,6 +230,7 @@ static void deaths(struct field *field)
 	leave_to_dead(field, 1);
 	CHECK_IS(lw_rwlock_wrlock(&field->lock), EOWNERDEAD);
 	CHECK_IS(lw_rwlock_unlock(&field->lock), 0);
+	/* lw_rwlock(3), ENOTRECOVERABLE: Robust locks only; see lw_mutex(3) */
 	CHECK_IS(lw_rwlock_rdlock(&field->lock), ENOTRECOVERABLE);
 	CHECK_IS(lw_rwlock_trywrlock(&field->lock), ENOTRECOVERABLE);
 	CHECK_IS(lw_rwlock_init(&field->lock), 0);
@@ -363,6 +374,8 @@ static void locks_of_one_namespace(void)
 
 	memset(&options, 0, sizeof options);
 	for (round = 0; round < 2; round++) {
+		/* lw_rwlock(3), EXDEV: The lock is a robust one, and lies in a region for tasks of any PID namespace */
+		/* lw_mutex(3), EXDEV: The mutex would name its owner by a thread ID */
 		const int expected = round == 0 ? 0 : EXDEV;
 		options.flags = round == 0 ? 0 : LW_REGION_ANY_PID_NAMESPACE;
 		CHECK_IS(lw_region_create(&region, NULL, &options), 0);

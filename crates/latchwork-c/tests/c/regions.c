@@ -73,18 +73,22 @@ static void test_objects(lw_region_t *region)
 	uint64_t type = lw_type(ACCOUNTS);
 	struct accounts *accounts;
 
+	/* lw_region(3), ENOENT: There is no region, or no object, of this name */
 	CHECK_IS(lw_region_find(region, "accounts", type, bytes, &object), ENOENT);
 	CHECK(strstr(lw_error_text(), "no object") != NULL);
 	CHECK_IS(lw_region_object(region, "accounts", type, bytes, make, &money, &object), 0);
 	CHECK_IS((uintptr_t)object % 64, 0);
 	CHECK_IS(lw_region_object(region, "accounts", type, bytes, make, &money, &again), 0);
 	CHECK(again == object);
+	/* lw_region(3), EEXIST: the object of this name has another type or size */
 	CHECK_IS(lw_region_object(region, "accounts", lw_type("another"), bytes, make, &money, &again), EEXIST);
 	CHECK_IS(lw_region_object(region, "accounts", type, bytes + 1, make, &money, &again), EEXIST);
 	CHECK_IS(lw_region_find(region, "accounts", type, bytes - 1, &again), EEXIST);
+	/* lw_region(3), EINVAL: The name of an object has 1 to 64 bytes */
 	CHECK_IS(lw_region_object(region, "", type, bytes, make, &money, &again), EINVAL);
 	CHECK_IS(lw_region_object(region, NULL, type, bytes, make, &money, &again), EINVAL);
 	CHECK_IS(lw_region_object(region, "huge", type, SIZE_MAX, NULL, NULL, &again), ENOMEM);
+	/* lw_region(3), ENOMEM: The region is full */
 	CHECK_IS(lw_region_object(region, "huge", type, 1 << 30, NULL, NULL, &again), ENOMEM);
 	CHECK_IS(lw_region_find(region, "huge", type, 1 << 30, &again), ENOENT);
 	CHECK_IS(lw_region_object(NULL, "name", type, bytes, make, &money, &again), EINVAL);
@@ -117,6 +121,7 @@ static void test_objects(lw_region_t *region)
 		char name[2] = {(char)('a' + number), 0};
 		CHECK_IS(lw_region_object(region, name, type, 8, NULL, NULL, &object), 0);
 	}
+	/* lw_region(3), ENOSPC: All names of the region are in use */
 	CHECK_IS(lw_region_object(region, "one more", type, 8, NULL, NULL, &object), ENOSPC);
 	for (int number = 0; number < 16; number++) {
 		char name[2] = {(char)('a' + number), 0};
@@ -186,6 +191,7 @@ static void test_names(void)
 	CHECK_IS(lw_region_attach(&region, name, NULL), ENOENT);
 	CHECK_IS(lw_region_unlink(name), ENOENT);
 	CHECK_IS(lw_region_create(&region, name, &options), 0);
+	/* lw_region(3), EEXIST: A region of this name exists */
 	CHECK_IS(lw_region_create(&other, name, &options), EEXIST);
 	CHECK_IS(lw_region_max_bytes(region), 4 << 20);
 	CHECK_IS(lw_region_object(region, "object", 1, 64, NULL, NULL, &object), 0);
@@ -219,6 +225,7 @@ static void test_names(void)
 	CHECK_IS(lw_region_attach_fd(&other, fd, NULL), EBADF);
 	CHECK_IS(lw_region_attach_fd(&other, -1, NULL), EINVAL);
 	fd = open("/dev/null", O_RDWR);
+	/* lw_region(3), EBADMSG: The file is not a region */
 	CHECK_IS(lw_region_attach_fd(&other, fd, NULL), EBADMSG);
 	close(fd);
 	CHECK_IS(lw_region_unlink(name), 0);
@@ -268,15 +275,18 @@ static void test_read_only(void)
 	CHECK_IS(lw_region_heap_stats(region, &stats), 0);
 	CHECK(stats.used_bytes >= 64 && stats.max_bytes == 4 << 20);
 	/* What would write is refused. */
+	/* lw_region(3), EROFS: The handle is for reading only */
 	CHECK_IS(lw_region_object(region, "another", 1, 64, NULL, NULL, &object), EROFS);
 	CHECK(strstr(lw_error_text(), "reading only") != NULL);
 	CHECK_IS(lw_region_remove(region, "object", 1, 64), EROFS);
 	CHECK_IS(lw_region_join(region, NULL), EROFS);
 	CHECK_IS(lw_region_trim(region, NULL), EROFS);
+	/* lw_queue(3), EROFS: The region's handle is for reading only */
 	CHECK_IS(lw_queue_open(&queue, region, "queue"), EROFS);
 	errno = 0;
 	CHECK(lw_region_alloc(region, 8) == NULL && errno == EROFS);
 	lw_region_free(region, object);
+	/* lw_region(3), EADDRINUSE: the process has mapped it already */
 	CHECK_IS(lw_region_attach_fd(&again, lw_region_fd(region), &options), EADDRINUSE);
 	child = fork();
 	if (child == 0) {
@@ -315,6 +325,7 @@ static int status_in_namespace(void (*body)(const char *), const char *name)
 static void is_refused(const char *name)
 {
 	lw_region_t *region = NULL;
+	/* lw_region(3), EXDEV: The region belongs to another PID namespace */
 	CHECK_IS(lw_region_attach(&region, name, NULL), EXDEV);
 	CHECK(strstr(lw_error_text(), "PID namespace") != NULL);
 }
@@ -424,6 +435,7 @@ static void test_checked(void)
 	CHECK_IS(lw_queue_create(&queue, region, "queue", 4, 100, LW_QUEUE_RACING), 0);
 	CHECK_IS(lw_queue_close(queue), 0);
 	base = (uint64_t)(uintptr_t)lw_region_base(region);
+	/* lw_region(3), EBUSY: A process has the region */
 	CHECK_IS(lw_region_attach(&other, name, &checked), EBUSY);
 	CHECK_IS(lw_region_detach(region), 0);
 	CHECK_IS(lw_region_attach(&region, name, &checked), 0);

@@ -31,6 +31,7 @@ static void die(void)
 			die();                                                                        \
 		}                                                                                     \
 		CHECK_IS(exit_of(child), 1000 + SIGKILL);                                             \
+		/* lw_mutex(3), EOWNERDEAD: The previous owner died */                                \
 		CHECK_IS(lw_mutex_lock(&field->lock), EOWNERDEAD);                                    \
 		CHECK_IS(field->half, 1);                                                             \
 		CHECK_IS(lw_mutex_consistent(&field->lock), 0);                                       \
@@ -40,6 +41,7 @@ static void die(void)
 		/* What is held here is not held by a child. */                                       \
 		child = fork();                                                                       \
 		if (child == 0)                                                                       \
+			/* lw_mutex(3), EPERM: another task holds the mutex, and the mutex records its owner */ \
 			_exit(lw_mutex_unlock(&field->lock) == EPERM &&                               \
 					      lw_mutex_trylock(&field->lock) == EBUSY                 \
 				      ? 0                                                             \
@@ -69,6 +71,7 @@ static void die(void)
 		soon = in_ms(CLOCK_MONOTONIC, 60000);                                                 \
 		CHECK_IS(lw_mutex_timedlock(&field->lock, &soon), EOWNERDEAD);                        \
 		CHECK_IS(lw_mutex_unlock(&field->lock), 0);                                           \
+		/* lw_mutex(3), ENOTRECOVERABLE: a later owner unlocked the mutex without a call of lw_mutex_consistent() */ \
 		CHECK_IS(lw_mutex_lock(&field->lock), ENOTRECOVERABLE);                               \
 		CHECK_IS(exit_of(child), 1000 + SIGKILL);                                             \
 		CHECK_IS(munmap(field, 4096), 0);                                                     \

@@ -79,10 +79,12 @@ struct wait {
 		int released = 9;                                                                     \
 		static name##_t made;                                                                 \
 		CHECK_IS(lw_rwlock_init(&made), 0);                                                   \
+		/* lw_rwlock(3), EINVAL: is NULL; the lock is as before */                            \
 		CHECK_IS(lw_rwlock_rdlock_traced(&made, NULL), EINVAL);                               \
 		CHECK_IS(lw_rwlock_wrlock_traced(&made, NULL), EINVAL);                               \
 		CHECK_IS(lw_rwlock_rdlock_traced((name##_t *)NULL, &how), EINVAL);                    \
 		CHECK_IS(lw_rwlock_wrlock_traced((name##_t *)NULL, &how), EINVAL);                    \
+		/* lw_rwlock(3), EPERM: No task holds the lock */                                     \
 		CHECK_IS(lw_rwlock_unlock_traced(&made, &released), EPERM);                           \
 		CHECK_IS(how.entry, 9);                                                               \
 		CHECK_IS(lw_rwlock_rdlock_traced(&made, &how), 0);                                    \

@@ -68,6 +68,7 @@ static void handle(int number)
 			sleep_ms(1);                                                                  \
 		}                                                                                     \
 		join(thread);                                                                         \
+		/* lw_mutex(3), EINTR: A signal handler ran while the caller slept */                 \
 		CHECK_IS(ended, EINTR);                                                               \
 		CHECK_IS(lw_mutex_unlock(&name##_held), 0);                                           \
 		CHECK_IS(lw_mutex_destroy(&name##_held), 0);                                          \
@@ -123,6 +124,7 @@ static void mutexes(void)
 	lw_shared_pp_mutex_interrupts();
 	lw_robust_pp_mutex_interrupts();
 	join(start(take_and_end, &inherits));
+	/* lw_mutex(3), ENOTRECOVERABLE: the mutex inherits priority, is not robust, and its owner died */
 	CHECK_IS(lw_mutex_lock(&inherits), ENOTRECOVERABLE);
 	CHECK_IS(lw_mutex_lock(&inherits), ENOTRECOVERABLE);
 	join(start(take_and_end_plainly, &plain));
@@ -148,10 +150,13 @@ static void mutexes(void)
 		lw_shared_tp_mutex_t mutex = LW_SHARED_TP_MUTEX_INITIALIZER;                          \
 		struct timespec past = {0, 0};                                                        \
 		CHECK_IS(lw_cond_init(&it), 0);                                                       \
+		/* lw_cond(3), EPERM: The caller does not hold the mutex */                           \
 		CHECK_IS(lw_cond_wait(&it, &mutex), EPERM);                                           \
 		CHECK_IS(lw_mutex_lock(&mutex), 0);                                                   \
+		/* lw_cond(3), ETIMEDOUT: The time passed */                                          \
 		CHECK_IS(lw_cond_timedwait(&it, &mutex, &past), ETIMEDOUT);                           \
 		CHECK_IS(lw_cond_clockwait(&it, &mutex, CLOCK_REALTIME, &past), ETIMEDOUT);           \
+		/* lw_cond(3), EINVAL: the time or the clock is invalid */                            \
 		CHECK_IS(lw_cond_clockwait(&it, &mutex, 99, &past), EINVAL);                          \
 		CHECK_IS(lw_mutex_unlock(&mutex), 0);                                                 \
 		CHECK_IS(lw_cond_signal(&it), 0);                                                     \
@@ -199,6 +204,7 @@ static void mutexes(void)
 			sleep_ms(1);                                                                  \
 		}                                                                                     \
 		join(thread);                                                                         \
+		/* lw_sem(3), EINTR: A signal handler ran while the caller slept */                   \
 		CHECK_IS(ended, EINTR);                                                               \
 	}
 COUNTS(lw_sem, lw_sem_wait_interruptible)
@@ -211,16 +217,22 @@ COUNTS(lw_shared_completion, lw_completion_wait_interruptible)
 		name##_t it;                                                                          \
 		struct timespec past = {0, 0};                                                        \
 		int value = -1;                                                                       \
+		/* lw_sem(3), EINVAL: a number is out of range */                                     \
 		CHECK_IS(lw_sem_init(&it, LW_SEM_VALUE_MAX + 1u), EINVAL);                            \
 		CHECK_IS(lw_sem_init(&it, LW_SEM_VALUE_MAX), 0);                                      \
+		/* lw_sem(3), EOVERFLOW: The counter has its greatest value already */                \
 		CHECK_IS(lw_sem_post(&it), EOVERFLOW);                                                \
 		CHECK_IS(lw_sem_getvalue((const name##_t *)&it, &value), 0);                          \
 		CHECK_IS(value, LW_SEM_VALUE_MAX);                                                    \
 		CHECK_IS(lw_sem_init(&it, 2), 0);                                                     \
 		CHECK_IS(lw_sem_wait_interruptible(&it), 0);                                          \
 		CHECK_IS(lw_sem_clockwait(&it, CLOCK_REALTIME, &past), 0);                            \
+		/* lw_sem(3), EAGAIN: The call would have to wait */                                  \
 		CHECK_IS(lw_sem_trywait(&it), EAGAIN);                                                \
+		/* lw_sem(3), ETIMEDOUT: The time passed before the wait succeeded */                 \
 		CHECK_IS(lw_sem_timedwait(&it, &past), ETIMEDOUT);                                    \
+		/* lw_sem(3), EINVAL: The time or the clock is invalid */                             \
+		CHECK_IS(lw_sem_clockwait(&it, 99, &past), EINVAL);                                   \
 		CHECK_IS(lw_sem_post(&it), 0);                                                        \
 		CHECK_IS(lw_sem_wait(&it), 0);                                                        \
 		CHECK_IS(lw_sem_destroy(&it), 0);                                                     \

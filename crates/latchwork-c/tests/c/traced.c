@@ -77,6 +77,7 @@ struct wait {
 		CHECK_IS(lw_mutex_init_hand_off(&made, 250), 0);                                      \
 		CHECK_IS(lw_mutex_init_hand_off((name##_t *)NULL, 250), EINVAL);                      \
 		/* Misuse leaves the mutex, and what was passed, as it was. */                        \
+		/* lw_mutex(3), EINVAL: is NULL; the mutex is as before */                            \
 		CHECK_IS(lw_mutex_lock_traced(&made, NULL), EINVAL);                                  \
 		CHECK_IS(lw_mutex_lock_traced((name##_t *)NULL, &how), EINVAL);                       \
 		CHECK(!lw_mutex_is_locked(&made));                                                    \

@@ -1,5 +1,7 @@
 //! The pages of the manual, and the declarations in them.
 
+pub mod errors;
+
 use super::support::repository;
 use std::collections::BTreeMap;
 use std::path::Path;
