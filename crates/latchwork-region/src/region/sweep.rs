@@ -26,7 +26,7 @@
 //! live on.
 #![allow(unsafe_code)]
 
-use super::heap::OnDeath;
+use super::heap::{OnDeath, Owner};
 use super::task_table::{Life, Orphans, Slot, life_of};
 use super::{AttachError, Inner, Region};
 use crate::atomic::Ordering;
@@ -38,6 +38,9 @@ use crate::sys::{proc_file, thread};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::time::Duration;
+
+/// So many tasks a joiner asks about, whatever the size of the table: each costs a system call.
+const ASKED: usize = 4;
 
 /// How long a sweep waits for the kernel and for dying tasks.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
@@ -59,10 +62,12 @@ impl Region {
     /// their slots. Returns their names.
     ///
     /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
-    /// lock, or attaches the region; call this to have it done at once. Only a thread that joins the region, or calls this,
-    /// notices that a task became another program by a call of `exec` in another thread than its process's first. The robust
-    /// mutexes that a dead task held
+    /// lock, or attaches the region; call this to have it done at once. The robust mutexes that a dead task held
     /// report the owner death themselves, and messages that it was receiving are delivered again.
+    ///
+    /// The kernel does not mark the death of a task that becomes another program by a call of `exec` in another thread than
+    /// its process's first. This call notices it, as does a thread that finds the task table full; a thread that joins looks
+    /// for it at a few tasks, each thread at others.
     ///
     /// # Errors
     /// If the calling thread cannot be a task of the region: see [`AttachError`].
@@ -95,16 +100,35 @@ impl Inner {
     /// As [`Self::sweep`], also for the tasks whose death the kernel has not marked. One system call for each living task of
     /// this PID namespace.
     pub fn sweep_all(&self) -> Result<Swept, AttachError> {
+        self.sweep_vanished(self.used_slots().iter())
+    }
+
+    /// As [`Self::sweep_all`], for [`ASKED`] of the tasks: others for each task that joins.
+    pub fn sweep_some(&self, joined: Owner) -> Result<Swept, AttachError> {
+        let used = self.used_slots();
+        // The successive tasks of one place ask about all others in turn.
+        let turn = usize::from(joined.slot()).wrapping_add(joined.generation() as usize);
+        let first = turn.wrapping_mul(ASKED);
+        let of_turn = |index| used.get(first.wrapping_add(index) % used.len());
+        self.sweep_vanished((0..ASKED.min(used.len())).filter_map(of_turn))
+    }
+
+    /// As [`Self::sweep`], also for those of these slots whose task has vanished.
+    fn sweep_vanished<'s>(
+        &self,
+        slots: impl Iterator<Item = &'s Slot> + Clone,
+    ) -> Result<Swept, AttachError> {
         let Ok(me) = Me::get() else {
             return self.sweep();
         };
-        let vanished = |slot: &&Slot| self.is_here(slot, me) && slot.has_vanished();
-        if !self.living_slots().any(|slot| vanished(&slot)) {
+        let vanished =
+            |slot: &&Slot| slot.is_alive() && self.is_here(slot, me) && slot.has_vanished();
+        if !slots.clone().any(|slot| vanished(&slot)) {
             return self.sweep();
         }
         // Under the lock no other thread frees such a slot, so that none begins a life in it.
         self.sweep_after(|| {
-            let slots = self.living_slots().filter(vanished);
+            let slots = slots.filter(vanished);
             crate::atomic::unless_disabled!(
                 SweepMarksVanished,
                 slots.for_each(Slot::mark_dead),

@@ -313,8 +313,13 @@ impl Inner {
         fence(Ordering::Release);
         // A successor of a dead task then finds a settled state, with messages in their places and free slots. If this thread
         // cannot sweep, others will.
+        let sweep = || match index < self.max_tasks() {
+            true => self.sweep_some(owner),
+            // The table is full.
+            false => self.sweep_all(),
+        };
         if let Ok(mut found) =
-            crate::atomic::unless_disabled!(JoinerSweeps, self.sweep_all(), Ok(Swept::default()))
+            crate::atomic::unless_disabled!(JoinerSweeps, sweep(), Ok(Swept::default()))
         {
             swept.dead.append(&mut found.dead);
         }

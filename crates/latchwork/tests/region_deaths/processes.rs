@@ -8,6 +8,7 @@ use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
 use latchwork_testkit::step::AtEnd;
 use latchwork_testkit::{Child, Namespace, Page, Trial};
 use std::os::unix::process::CommandExt;
+use std::sync::Barrier;
 
 /// The threads of a process that is killed end one after the other. One that has not ended yet may have locks in a block of
 /// one that has.
@@ -213,4 +214,77 @@ fn a_task_that_becomes_another_program_is_dead_whichever_thread_does_it() {
         ));
         trial.progress();
     }
+}
+
+/// A process whose second thread becomes a task, and another program.
+fn becomes_another_program(region: &Region) {
+    Child::fork(|| {
+        let begin = || {
+            region.join("victim").unwrap();
+            core::mem::forget(Box::new_in([1u64; 100], region).unwrap());
+            let error = std::process::Command::new("true").exec();
+            panic!("exec: {error}");
+        };
+        std::thread::scope(|scope| scope.spawn(begin).join().unwrap())
+    })
+    .succeed();
+}
+
+/// A joiner asks about a few tasks, the next one about others.
+#[test]
+fn tasks_that_join_find_a_task_that_became_another_program() {
+    let trial = Trial::begin("tasks_that_join_find_a_task_that_became_another_program");
+    let region = options().max_tasks(128).create_anonymous().unwrap();
+    region.base().expose_provenance();
+    let before = blocks(&region);
+    let (all_joined, end) = (Barrier::new(101), Barrier::new(101));
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                region.join("living").unwrap();
+                all_joined.wait();
+                end.wait();
+            });
+        }
+        all_joined.wait();
+        becomes_another_program(&region);
+        assert_eq!(blocks(&region), before + 1);
+        let mut joined = 0;
+        while blocks(&region) > before {
+            assert!(joined < 64, "{joined} tasks have joined");
+            scope
+                .spawn(|| region.join("joins").unwrap())
+                .join()
+                .unwrap();
+            joined += 1;
+            trial.progress();
+        }
+        end.wait();
+    });
+}
+
+#[test]
+fn the_place_of_a_task_that_became_another_program_is_found_if_the_table_is_full() {
+    let name = "the_place_of_a_task_that_became_another_program_is_found_if_the_table_is_full";
+    let trial = Trial::begin(name);
+    let region = options().max_tasks(64).create_anonymous().unwrap();
+    region.base().expose_provenance();
+    let (all_joined, end) = (Barrier::new(64), Barrier::new(64));
+    std::thread::scope(|scope| {
+        for _ in 0..63 {
+            scope.spawn(|| {
+                region.join("living").unwrap();
+                all_joined.wait();
+                end.wait();
+            });
+        }
+        all_joined.wait();
+        becomes_another_program(&region);
+        trial.progress();
+        scope
+            .spawn(|| region.join("one more").unwrap())
+            .join()
+            .unwrap();
+        end.wait();
+    });
 }
