@@ -19,6 +19,9 @@ use world::{Messages, OPERATIONS, Objects};
 
 const A: EventSet = EventSet::event(3);
 
+/// The places in the task table.
+const TASKS: usize = 64;
+
 /// Whether this machine lets the test make namespaces.
 fn skips(test: &str) -> bool {
     let refused = Namespace::may_be_made();
@@ -31,7 +34,7 @@ fn skips(test: &str) -> bool {
 fn options() -> RegionOptions {
     RegionOptions::new()
         .max_bytes(32 << 20)
-        .max_tasks(64)
+        .max_tasks(TASKS as u16)
         .label("pid_namespaces")
 }
 
@@ -357,6 +360,7 @@ fn check_all(region: &Region, objects: &Objects<'_>) {
         .filter(|message| message.load(SeqCst) == 1);
     assert_eq!(lost.count(), 0, "messages were lost");
     assert!(objects.queue.is_drained().unwrap() && objects.queue.is_consistent().unwrap());
+    objects.remove_own_objects();
     region.check_heap().unwrap();
     assert_eq!(
         region.heap_stats().private_blocks,

@@ -1,13 +1,13 @@
 //! All kinds of objects in one region, as one task uses them.
 
-use super::{A, repaired};
+use super::{A, TASKS, repaired};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
 use latchwork::condvar::Condvar;
-use latchwork::event::Events;
+use latchwork::event::{EventSet, Events};
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex, Throughput};
 use latchwork::queue::{Queue, QueueOptions};
-use latchwork::region::{self, Region, Shareable};
+use latchwork::region::{self, Region, Shareable, TaskId};
 use latchwork::rwlock::{self, RegionRwLock};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork::sharing::Shared;
@@ -26,12 +26,14 @@ pub struct World {
     table: RegionRwLock<[u64; 2], 4>,
     tokens: Mutex<u64, InRegion>,
     some: Condvar<Shared>,
+    /// The last task that was seen in each place of the task table, as a number.
+    tasks: [AtomicU64; TASKS],
     next_message: AtomicU64,
     pub operations: AtomicU64,
 }
 
 /// The names of the operations.
-pub const OPERATIONS: [&str; 10] = [
+pub const OPERATIONS: [&str; 12] = [
     "region lock",
     "condition variable",
     "queue",
@@ -41,11 +43,13 @@ pub const OPERATIONS: [&str; 10] = [
     "throughput lock",
     "reader",
     "writer",
+    "named object",
+    "events to another",
     "heap",
 ];
 
 /// For each message: 1 if its send has returned, 2 if it was received.
-pub type Messages = Page<[AtomicU8; 1 << 20]>;
+pub type Messages = Page<[AtomicU8; 1 << 24]>;
 
 impl World {
     fn new() -> Self {
@@ -59,10 +63,19 @@ impl World {
             table: RegionRwLock::in_region([0; 2]),
             tokens: Mutex::in_region(0),
             some: Condvar::shared(),
+            tasks: [const { AtomicU64::new(0) }; TASKS],
             next_message: AtomicU64::new(0),
             operations: AtomicU64::new(0),
         }
     }
+}
+
+/// The events that tasks send each other; `A` is not among them.
+const OF_TASKS: EventSet = EventSet::from_bits_retain(0xFFFF << 8);
+
+/// The event that is sent to a task, and not to its predecessor or its successor in the same place.
+fn event_of(task: TaskId) -> EventSet {
+    EventSet::event(8 + task.generation() % 16)
 }
 
 /// All kinds of objects, as one task uses them.
@@ -193,6 +206,30 @@ impl<'r> Objects<'r> {
                 core::sync::atomic::compiler_fence(SeqCst);
                 pair[1] += 1;
             }
+            9 => {
+                // What a task has left that was killed here before, or nothing.
+                let name = self.own_name();
+                let own = self.region.object(&name, || AtomicU64::new(7)).unwrap();
+                assert_eq!(own.load(SeqCst), 7);
+                // SAFETY: only the task in this place uses that name.
+                unsafe { self.region.remove::<AtomicU64>(&name) }.unwrap();
+                assert!(core::ptr::eq(
+                    self.region.find::<World>("world").unwrap().get_ref(),
+                    world
+                ));
+            }
+            10 => {
+                let me = self.region.task_id().unwrap();
+                world.tasks[usize::from(me.slot())].store(me.to_raw(), SeqCst);
+                let other = world.tasks[rng.usize(..TASKS)].load(SeqCst);
+                if let Some(other) = TaskId::from_raw(other) {
+                    // It may be gone, and its place another's.
+                    let _ = self.events.send(other, event_of(other));
+                }
+                if let Ok(came) = self.events.try_receive_any(OF_TASKS) {
+                    assert_eq!(came, event_of(me), "an event of another task");
+                }
+            }
             _ => {
                 let bytes = rng.usize(1..6000);
                 let block = region::Box::zeroed_in(bytes, self.region).unwrap();
@@ -201,6 +238,22 @@ impl<'r> Objects<'r> {
             }
         }
         world.operations.fetch_add(1, SeqCst);
+    }
+
+    /// The name of an object that only the calling task uses, and whoever had its place in the task table before.
+    fn own_name(&self) -> String {
+        format!("of place {}", self.region.task_id().unwrap().slot())
+    }
+
+    /// Removes the objects that killed tasks have left.
+    pub fn remove_own_objects(&self) {
+        for place in 0..TASKS {
+            // SAFETY: all tasks that used such a name have ended.
+            let _ = unsafe {
+                self.region
+                    .remove::<AtomicU64>(&format!("of place {place}"))
+            };
+        }
     }
 
     pub fn receive(&self, message: &[u8]) {
