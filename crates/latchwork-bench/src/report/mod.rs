@@ -1,6 +1,6 @@
 //! The report of a run: a directory with a text for people, and a chart and the results of each scenario; for a scenario
 //! that records durations also histograms of them; for each document whose experiments were repeated a page that
-//! compares its figures with these; and one page of HTML with all of it.
+//! compares its figures with these; a page of the main figures; and one page of HTML with all of it.
 //!
 //! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
 //! of other scenarios included, are not changed. A report can also be made of the results in a directory, which are
@@ -8,6 +8,7 @@
 
 mod beside;
 mod chart;
+mod figures;
 mod html;
 mod layout;
 mod links;
@@ -95,7 +96,10 @@ impl Report {
             .iter()
             .filter_map(|scenario| Some(scenario.source()?.document));
         let pages = documents.filter_map(page_of);
-        for file in files.chain(pages).chain([TEXT, PAGE].map(str::to_owned)) {
+        for file in files
+            .chain(pages)
+            .chain([TEXT, PAGE, figures::FILE].map(str::to_owned))
+        {
             let path = report.directory.join(file);
             check_writable(&path).map_err(failed(&path))?;
         }
@@ -127,6 +131,9 @@ impl Report {
         self.results.push(result.clone());
         self.describe(scenario.about(), name.as_deref(), &result)?;
         self.write(PAGE, &html::page(&self.results))?;
+        if let Some(figures) = figures::page(&self.results) {
+            self.write(figures::FILE, &figures)?;
+        }
         let document = source.map(|source| source.document);
         match document.and_then(|document| Some((document, page_of(document)?))) {
             Some((document, page)) => self.write(&page, &pages::page(document, &self.results)),

@@ -209,7 +209,7 @@ fn hosts(experiment: &Experiment) -> String {
 }
 
 /// A table: for each line a row for each machine, those of the published figures first.
-fn in_markdown(table: &Table, result: Option<&ScenarioResult>) -> String {
+pub(super) fn in_markdown(table: &Table, result: Option<&ScenarioResult>) -> String {
     let mut text = match table.title {
         "" => "\n".to_owned(),
         title => format!("\n### {title}\n\n"),
