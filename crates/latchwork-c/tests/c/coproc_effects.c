@@ -139,18 +139,18 @@ static void adjustments_are_undone_by_the_last_that_shares_them(void)
 
 /* ---- the stack ---- */
 
-/* Recurses until so many bytes of stack are in use. */
-static long deeper(long bytes)
+/* Recurses until so many bytes of stack are in use. (It reads its caller's frame: otherwise a compiler may make a loop of it.) */
+static long deeper(long bytes, volatile char *caller)
 {
 	volatile char frame[1024];
 	frame[0] = (char)bytes;
-	frame[sizeof frame - 1] = 1;
-	return bytes <= (long)sizeof frame ? frame[0] : deeper(bytes - (long)sizeof frame) + frame[1023];
+	frame[sizeof frame - 1] = caller[0];
+	return bytes <= (long)sizeof frame ? frame[0] : deeper(bytes - (long)sizeof frame, frame) + frame[1023];
 }
 
 static int recurse(void *bytes)
 {
-	return deeper((long)bytes) == -1;
+	return deeper((long)bytes, (volatile char *)&bytes) == -1;
 }
 
 static void a_stack_has_its_size(void)

@@ -39,8 +39,8 @@ const PAIRS: [(&str, usize, usize); 12] = [
     ("lw_robust_mutex", 36, 36),
     ("lw_robust_tp_mutex", 36, 36),
     ("lw_robust_pi_mutex", 42, 36),
-    ("lw_region_mutex", 18, 20),
-    ("lw_region_tp_mutex", 18, 20),
+    ("lw_region_mutex", 18, 22),
+    ("lw_region_tp_mutex", 18, 22),
     ("lw_spin", 10, 12),
 ];
 
