@@ -189,17 +189,17 @@ fn contended() -> Vec<Table> {
     let columns = Columns(
         "glibc normal, std, parking_lot, absl, latchwork wait-wake, latchwork throughput, latchwork in-region",
     );
-    let at = |tasks, load, sleeps| Params {
-        tasks: Some(tasks),
-        load: Some(load),
-        sleeps: Some(sleeps),
-        ..of(Kind::Threads)
-    };
     let mut lines = Vec::new();
     for tasks in [2, 36] {
         for load in [1, 10, 50] {
+            let params = Params {
+                tasks: Some(tasks),
+                load: Some(load),
+                sleeps: Some(0),
+                ..of(Kind::Threads)
+            };
             let label = format!("{tasks} tasks, {load} pauses inside");
-            lines.push(columns.line(label, Unit::OpsPerSecond, &at(tasks, load, 0)));
+            lines.push(columns.line(label, Unit::OpsPerSecond, &params));
         }
     }
     vec![columns.table("", "threads", lines)]

@@ -230,16 +230,11 @@ fn becomes_another_program(region: &Region) {
     .succeed();
 }
 
-/// A joiner asks about a few tasks, the next one about others.
-#[test]
-fn tasks_that_join_find_a_task_that_became_another_program() {
-    let trial = Trial::begin("tasks_that_join_find_a_task_that_became_another_program");
-    let region = options().max_tasks(128).create_anonymous().unwrap();
-    region.base().expose_provenance();
-    let before = blocks(&region);
-    let (all_joined, end) = (Barrier::new(101), Barrier::new(101));
+/// Calls `body` while so many threads are tasks of the region.
+fn beside_living_tasks(region: &Region, count: usize, body: impl FnOnce()) {
+    let (all_joined, end) = (Barrier::new(count + 1), Barrier::new(count + 1));
     std::thread::scope(|scope| {
-        for _ in 0..100 {
+        for _ in 0..count {
             scope.spawn(|| {
                 region.join("living").unwrap();
                 all_joined.wait();
@@ -247,19 +242,36 @@ fn tasks_that_join_find_a_task_that_became_another_program() {
             });
         }
         all_joined.wait();
+        body();
+        end.wait();
+    });
+}
+
+fn join_in_a_thread(region: &Region) {
+    std::thread::scope(|scope| {
+        let joins = scope.spawn(|| region.join("joins").unwrap());
+        joins.join().unwrap();
+    });
+}
+
+/// A joiner asks about a few tasks, the next one about others.
+#[test]
+fn tasks_that_join_find_a_task_that_became_another_program() {
+    let trial = Trial::begin("tasks_that_join_find_a_task_that_became_another_program");
+    let region = options().max_tasks(128).create_anonymous().unwrap();
+    region.base().expose_provenance();
+    let before = blocks(&region);
+    beside_living_tasks(&region, 100, || {
         becomes_another_program(&region);
         assert_eq!(blocks(&region), before + 1);
-        let mut joined = 0;
-        while blocks(&region) > before {
-            assert!(joined < 64, "{joined} tasks have joined");
-            scope
-                .spawn(|| region.join("joins").unwrap())
-                .join()
-                .unwrap();
-            joined += 1;
+        for _ in 0..64 {
+            if blocks(&region) == before {
+                break;
+            }
+            join_in_a_thread(&region);
             trial.progress();
         }
-        end.wait();
+        assert_eq!(blocks(&region), before);
     });
 }
 
@@ -269,22 +281,9 @@ fn the_place_of_a_task_that_became_another_program_is_found_if_the_table_is_full
     let trial = Trial::begin(name);
     let region = options().max_tasks(64).create_anonymous().unwrap();
     region.base().expose_provenance();
-    let (all_joined, end) = (Barrier::new(64), Barrier::new(64));
-    std::thread::scope(|scope| {
-        for _ in 0..63 {
-            scope.spawn(|| {
-                region.join("living").unwrap();
-                all_joined.wait();
-                end.wait();
-            });
-        }
-        all_joined.wait();
+    beside_living_tasks(&region, 63, || {
         becomes_another_program(&region);
         trial.progress();
-        scope
-            .spawn(|| region.join("one more").unwrap())
-            .join()
-            .unwrap();
-        end.wait();
+        join_in_a_thread(&region);
     });
 }
