@@ -1,4 +1,4 @@
-//! Condition variables with robust mutexes in a region, whose waiters and notifiers are killed.
+//! Condition variables with robust mutexes in a region, whose waiters and notifiers are killed at random moments.
 #![allow(unsafe_code)]
 
 use core::pin::Pin;
@@ -8,13 +8,12 @@ use latchwork::mutex::{LockError, Mutex, RawLock, Robust, RobustGuard, WaitWake}
 use latchwork::region::{Region, Shareable};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
-use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::thread;
 
 mod kill_support;
-use kill_support::{region, warm_up};
+use kill_support::region;
 use latchwork_testkit::Mapped;
 
 const ROOM: u64 = 3;
@@ -157,107 +156,6 @@ fn killing_tasks_that_a_death_has_just_woken_blocks_no_task() {
         3,
         150,
         true,
-    );
-}
-
-/// The stepped waiter sleeps first, so it is the one that is notified: it takes the token, or the
-/// other one is woken for it.
-#[test]
-fn a_notification_outlives_its_waiter_at_every_instruction() {
-    let trial = Trial::begin("a_notification_outlives_its_waiter_at_every_instruction");
-    let region = region("kill_condvar");
-    let shop = Shop::new(&region);
-    warm_up(&trial, &region, || shop.take());
-    let offered = Cell::new(0);
-    let offer = || {
-        if *repaired(shop.tokens.lock()) == 0 {
-            offered.set(offered.get() + 1);
-            shop.put(false);
-        }
-    };
-    step::each_instruction_and_recovery(
-        &trial,
-        "condition variable, wait",
-        || {
-            *repaired(shop.tokens.lock()) = 0;
-            offered.set(0);
-            RefCell::new(None)
-        },
-        |_, span| {
-            region.join("stepped").unwrap();
-            span.run(|| shop.take());
-        },
-        |other| {
-            let mut other = other.borrow_mut();
-            let other = other.get_or_insert_with(|| Child::fork(|| shop.take()));
-            trial.wait_until(|| other.is_in_futex() || other.try_wait().is_some());
-            offer();
-            true
-        },
-        |_, span| {
-            span.run(|| {
-                region.join("recoverer").unwrap();
-                drop(repaired(shop.tokens.lock()));
-            });
-        },
-        |other, _| {
-            let mut other = other
-                .into_inner()
-                .unwrap_or_else(|| Child::fork(|| shop.take()));
-            // If the stepped one has taken the token, there is another one.
-            trial.wait_until(|| {
-                if other.is_in_futex() {
-                    offer();
-                }
-                other.try_wait().is_some()
-            });
-            other.succeed();
-            match offered.get() {
-                1 => "the other one took the token",
-                _ => "it had taken the token",
-            }
-        },
-    );
-}
-
-#[test]
-fn a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction() {
-    let trial = Trial::begin("a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction");
-    let region = region("kill_condvar");
-    let shop = Shop::new(&region);
-    step::each_instruction_and_recovery(
-        &trial,
-        "change and notify",
-        || {
-            *repaired(shop.tokens.lock()) = 0;
-            let waiter = Child::fork(|| shop.take());
-            trial.wait_until(|| waiter.is_in_futex());
-            waiter
-        },
-        |_, span| {
-            region.join("stepped").unwrap();
-            span.run(|| shop.put(false));
-        },
-        |_| false,
-        |_, span| {
-            span.run(|| {
-                region.join("recoverer").unwrap();
-                drop(repaired(shop.tokens.lock()));
-            });
-        },
-        |waiter, _| {
-            // It made the change: then its death is notification enough. It did not: then we do.
-            let mut waiter = waiter;
-            let changed = *repaired(shop.tokens.lock()) == 1;
-            if !changed && waiter.try_wait().is_none() {
-                shop.put(false);
-            }
-            waiter.succeed();
-            match changed {
-                true => "changed, and the waiter woke",
-                false => "not changed, or the waiter had taken it",
-            }
-        },
     );
 }
 

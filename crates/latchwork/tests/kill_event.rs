@@ -2,10 +2,12 @@
 #![cfg(not(loom))]
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use core::time::Duration;
 use latchwork::event::{EventSet, Events, InvalidTask};
 use latchwork::region::{Region, TaskId};
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Page, Storm, Trial, Worker};
+use std::thread;
 
 mod kill_support;
 use kill_support::{region, warm_up};
@@ -90,6 +92,22 @@ fn a_receiver_is_woken_wherever_its_sender_is_killed() {
     }
 }
 
+/// The next task in the slot of a dead one has neither its events nor its wait.
+fn begins_with_nothing(region: &Region, victim: TaskId) {
+    let events = Events::new(region);
+    region.sweep().unwrap();
+    assert_eq!(events.send(victim, A), Err(InvalidTask(victim)));
+    Child::fork(|| {
+        assert_eq!(region.task_id().unwrap().slot(), victim.slot());
+        assert!(events.pending().unwrap().is_empty());
+        assert!(events.try_receive_any(EventSet::all()).is_err());
+        // Not even what its predecessor waited for is left: nobody makes a system call for it.
+        events.send(region.task_id().unwrap(), A | B).unwrap();
+        assert_eq!(events.receive_all(A | B).unwrap(), A | B);
+    })
+    .succeed();
+}
+
 /// A receiver is killed: its events go with it, and its place's next task begins with none.
 #[test]
 fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
@@ -101,19 +119,6 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
     warm_up(&trial, &region, || {
         let _ = events.receive_any(A);
     });
-    let heir = |victim: TaskId| {
-        region.sweep().unwrap();
-        assert_eq!(events.send(victim, A), Err(InvalidTask(victim)));
-        Child::fork(|| {
-            assert_eq!(region.task_id().unwrap().slot(), victim.slot());
-            assert!(events.pending().unwrap().is_empty());
-            assert!(events.try_receive_any(EventSet::all()).is_err());
-            // Not even what its predecessor waited for is left: nobody makes a system call for it.
-            events.send(region.task_id().unwrap(), A | B).unwrap();
-            assert_eq!(events.receive_all(A | B).unwrap(), A | B);
-        })
-        .succeed();
-    };
     for asleep in [false, true] {
         step::each_instruction_and_recovery(
             &trial,
@@ -144,11 +149,59 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
                 if point == Point::Finished {
                     return "received";
                 }
-                heir(task(&name).unwrap());
+                begins_with_nothing(&region, task(&name).unwrap());
                 "the next task in the slot began with nothing"
             },
         );
     }
+}
+
+/// A receiver with a limit, which is killed. Its next one in the slot gets nothing of the event that it had.
+#[test]
+fn a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction() {
+    let trial = Trial::begin("a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction");
+    let region = region("kill_event");
+    let events = Events::new(&region);
+    region.join("test").unwrap();
+    let limit = Duration::from_millis(1);
+    warm_up(&trial, &region, || {
+        let _ = events.receive_any(A);
+    });
+    let name = Name::new();
+    step::each_instruction_and_recovery(
+        &trial,
+        "receive in vain",
+        || {
+            region.sweep().unwrap();
+            name.store(0, SeqCst);
+        },
+        |(), span| {
+            let me = region.task_id().unwrap();
+            name.store(me.to_raw(), SeqCst);
+            events.send(me, B).unwrap();
+            let received = span.run(|| events.receive_all_for(A | B, limit));
+            assert!(received.is_err());
+            assert_eq!(events.pending().unwrap(), B, "it has taken an event");
+        },
+        // The limit ends each of its sleeps.
+        |()| {
+            thread::sleep(limit);
+            true
+        },
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+            });
+        },
+        |(), point| {
+            if point == Point::Finished {
+                return "ended in vain";
+            }
+            begins_with_nothing(&region, task(&name).unwrap());
+            "the next task in the slot began with nothing"
+        },
+    );
 }
 
 /// Children send to their neighbours, and wait for events of theirs; the test replaces what is lost with

@@ -5,12 +5,13 @@ use core::cell::{Cell, RefCell};
 use core::mem::forget;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::time::Duration;
 use latchwork::mutex::{
     Inherit, LockError, Mutex, Protect, Robust, RobustGuard, Throughput, WaitWake,
 };
 use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
 use latchwork::sharing::Shared;
-use latchwork_testkit::step::{self, Point};
+use latchwork_testkit::step::{self, Point, Span};
 use latchwork_testkit::{Child, Exit, Storm, Trial, Worker, fastrand};
 
 mod robust_kinds;
@@ -46,6 +47,7 @@ macro_rules! of_each_kind {
 
 of_each_kind! {
     recovery_is_recoverable_at_every_instruction
+    a_timed_wait_is_recoverable_at_every_instruction
     ;
     every_survivor_makes_progress_after_each_kill
     many_waiters_are_all_freed_in_turn
@@ -155,7 +157,7 @@ impl<'a, K: Kind + Shareable> Arena<'a, K> {
         halves.left += 1;
         match rng.u32(..16) {
             // Off the CPU with the lock held: the others go to sleep.
-            0 => std::thread::sleep(core::time::Duration::from_micros(rng.u64(..150))),
+            0 => std::thread::sleep(Duration::from_micros(rng.u64(..150))),
             1 => std::thread::yield_now(),
             turns => (0..turns * 10).for_each(|_| core::hint::spin_loop()),
         }
@@ -352,6 +354,44 @@ fn a_contended_lock_is_recoverable_at_every_instruction_with_another_waiter_asle
             drop(held);
             waiter.unwrap().succeed();
             section();
+            arena.outcome()
+        },
+    );
+}
+
+/// A task that waits for a limited time, in vain, and is killed; with another one asleep, which must get the lock.
+fn a_timed_wait_is_recoverable_at_every_instruction<K: Kind + Shareable>(
+    trial: &Trial,
+    arena: &Arena<'_, K>,
+) {
+    let in_vain = |span: Span| {
+        let lock = arena.lock;
+        let taken = span.run(move || lock.lock_for(Duration::from_millis(3)));
+        assert!(matches!(taken, Err(LockError::TimedOut)));
+    };
+    step::each_instruction_and_recovery(
+        trial,
+        "timed lock, in vain",
+        || {
+            let held = arena.take();
+            let waiter = Child::fork(|| drop(arena.take()));
+            trial.wait_until(|| waiter.is_in_futex());
+            (held, waiter)
+        },
+        |_, span| {
+            // The record of the thread is made before.
+            let _ = arena.region.join("victim");
+            in_vain(span);
+        },
+        // The limit ends each of its sleeps.
+        |_| true,
+        |_, span| in_vain(span),
+        |(held, waiter), _| {
+            drop(held);
+            waiter.succeed();
+            arena.section();
+            drop(arena.lock.try_lock().unwrap());
+            assert_eq!(arena.marks.died.load(SeqCst), 0, "no owner died");
             arena.outcome()
         },
     );

@@ -278,6 +278,79 @@ fn a_reader_that_waits_for_a_seat_is_recoverable_at_every_instruction<K: Kind>(n
     );
 }
 
+/// A task that waits for a limited time, in vain, and is killed; with another one asleep, which must get in.
+fn timed_wait_killed_at_every_instruction<K: Kind>(
+    name: &'static str,
+    operation: &str,
+    hold: for<'a> fn(&'a Arena<'_, K>) -> Vec<Held<'a, K>>,
+    in_vain: for<'a> fn(Pin<&'a Lock<K>>) -> Option<Failure<'a, K>>,
+) {
+    let trial = Trial::begin(name);
+    let region = region();
+    let arena = &arena::<K>(&region);
+    let lock = arena.lock.0;
+    step::each_instruction_and_recovery(
+        &trial,
+        operation,
+        || {
+            let held = hold(arena);
+            let waiter = Child::fork(|| arena.change());
+            trial.wait_until(|| waiter.is_in_futex());
+            (held, waiter)
+        },
+        |_, span| {
+            K::prepare(&region);
+            assert!(matches!(
+                span.run(|| in_vain(lock)),
+                Some(LockError::TimedOut)
+            ));
+        },
+        // The limit ends each of its sleeps.
+        |_| true,
+        |_, span| {
+            span.run(|| in_vain(lock));
+        },
+        |(held, waiter), _| {
+            let before = arena.deaths();
+            drop(held);
+            waiter.succeed();
+            drop(arena.read());
+            arena.change();
+            assert_eq!(arena.deaths(), before, "no owner died");
+            arena.outcome()
+        },
+    );
+}
+
+const LIMIT: Duration = Duration::from_millis(3);
+
+fn a_timed_read_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    timed_wait_killed_at_every_instruction::<K>(
+        name,
+        "timed read, in vain",
+        |arena| vec![Held::Writing(arena.enter())],
+        |lock| lock.read_for(LIMIT).err(),
+    );
+}
+
+fn a_timed_read_without_a_seat_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    timed_wait_killed_at_every_instruction::<K>(
+        name,
+        "timed read without a seat, in vain",
+        |arena| (0..READERS).map(|_| Held::Reading(arena.read())).collect(),
+        |lock| lock.read_for(LIMIT).err(),
+    );
+}
+
+fn a_timed_write_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    timed_wait_killed_at_every_instruction::<K>(
+        name,
+        "timed write, in vain",
+        |arena| vec![Held::Reading(arena.read())],
+        |lock| lock.write_for(LIMIT).err(),
+    );
+}
+
 /// Whoever takes over from a dead writer gives the lock up, and may be killed while doing so.
 fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
     let trial = Trial::begin(name);
@@ -349,5 +422,8 @@ tests! {
     a_reader_that_waits_for_a_writer_is_recoverable_at_every_instruction
     a_writer_that_waits_for_a_reader_is_recoverable_at_every_instruction
     a_reader_that_waits_for_a_seat_is_recoverable_at_every_instruction
+    a_timed_read_is_recoverable_at_every_instruction
+    a_timed_read_without_a_seat_is_recoverable_at_every_instruction
+    a_timed_write_is_recoverable_at_every_instruction
     giving_up_is_never_half_done
 }

@@ -61,7 +61,7 @@ fn check(region: &Region, queue: Queue<'_>, before: usize) {
 #[test]
 fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
     let trial = Trial::begin("a_receiver_that_begins_to_wait_is_killed_at_every_instruction");
-    for discipline in [Discipline::Fifo, Discipline::Racing] {
+    for discipline in [Discipline::Fifo, Discipline::Priority, Discipline::Racing] {
         let region = region();
         region.join("test").unwrap();
         queue(&region, discipline).delete().unwrap();
@@ -258,7 +258,7 @@ fn a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction()
 fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
     let trial =
         Trial::begin("a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction");
-    for discipline in [Discipline::Fifo, Discipline::Racing] {
+    for discipline in [Discipline::Fifo, Discipline::Priority, Discipline::Racing] {
         let region = region();
         region.join("test").unwrap();
         queue(&region, discipline).delete().unwrap();

@@ -259,7 +259,7 @@ fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
     let trial =
         Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction");
     let region = region();
-    let disciplines = [Discipline::Racing, Discipline::Fifo];
+    let disciplines = [Discipline::Racing, Discipline::Fifo, Discipline::Priority];
     let discipline = trial.seed().rng(2).choice(disciplines).unwrap();
     let options = QueueOptions::new(3, MAX_MESSAGE as u32).discipline(discipline);
     let queue = Queue::create(&region, "queue", &options).unwrap();

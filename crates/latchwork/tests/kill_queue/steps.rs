@@ -2,7 +2,8 @@
 
 use super::journal::{compose, read};
 use super::{LARGE, MAX_MESSAGE, check_capacity, drain, region};
-use latchwork::queue::{Discipline, Queue, QueueOptions};
+use core::time::Duration;
+use latchwork::queue::{Discipline, Queue, QueueOptions, ReceiveError, SendError};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Trial};
 
@@ -33,7 +34,8 @@ pub(super) fn step_through(
     let mut rng = trial
         .seed()
         .rng(u64::from(capacity) << 8 | u64::from(filled));
-    let discipline = rng.choice([Discipline::Racing, Discipline::Fifo]).unwrap();
+    let disciplines = [Discipline::Racing, Discipline::Fifo, Discipline::Priority];
+    let discipline = rng.choice(disciplines).unwrap();
     let options = QueueOptions::new(capacity, MAX_MESSAGE as u32).discipline(discipline);
     let queue = Queue::create(&region, "queue", &options).unwrap();
     let name = &format!("{name}, {discipline:?}");
@@ -154,6 +156,33 @@ fn receive_is_all_or_nothing_at_every_instruction() {
         fill,
         &[0, 1],
     );
+}
+
+#[test]
+fn a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction() {
+    let trial =
+        Trial::begin("a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction");
+    let limit = Duration::from_millis(1);
+    // The limit ends each of its sleeps.
+    let ends = |_: Queue<'_>| {
+        std::thread::sleep(limit);
+        true
+    };
+    let receive = |queue: Queue<'_>| {
+        let received = queue.receive_for(&mut [0; MAX_MESSAGE], limit);
+        assert!(matches!(received, Err(ReceiveError::TimedOut)));
+    };
+    step_through(&trial, "receive in vain", 3, 0, receive, ends, &[0]);
+    for length in [64, LARGE] {
+        let mut message = Vec::new();
+        compose(&mut message, 1, 7, length);
+        let send = |queue: Queue<'_>| {
+            let sent = queue.send_for(&message, limit);
+            assert!(matches!(sent, Err(SendError::TimedOut)));
+        };
+        let name = format!("send in vain, {length} B");
+        step_through(&trial, &name, 2, 2, send, ends, &[2]);
+    }
 }
 
 /// A dead sender and a dead receiver are found by a task that is killed while it recovers them.

@@ -2,6 +2,7 @@
 
 #[path = "../semaphore_mrsp/bound.rs"]
 mod bound;
+mod endings;
 mod inherited;
 mod mrsp;
 mod repairs;

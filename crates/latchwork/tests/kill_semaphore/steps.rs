@@ -23,7 +23,7 @@ pub(crate) fn counting(
 }
 
 /// Starts waiters, one after the other; each returns the result of its wait.
-fn waiting<T: Send + 'static>(
+pub(crate) fn waiting<T: Send + 'static>(
     trial: &Trial,
     count: u32,
     semaphore_waiting: impl Fn() -> u32,
@@ -369,66 +369,6 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
                 assert!(!held.owner_died(), "{name}, killed at {point:?}");
                 drop(held);
                 step::reported(0)
-            },
-        );
-    }
-}
-
-#[test]
-fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
-    let trial = Trial::begin("a_flush_and_a_deletion_end_all_waits_at_every_instruction");
-    let region = lasting_region();
-    let make = || CountingSemaphore::create(region, "s", 0, Discipline::Priority).unwrap();
-    for deletes in [false, true] {
-        step::each_instruction_and_recovery(
-            &trial,
-            if deletes { "delete" } else { "flush" },
-            || {
-                let semaphore = make();
-                let waiters = waiting(
-                    &trial,
-                    2,
-                    move || semaphore.waiting(),
-                    move || semaphore.obtain(),
-                );
-                (semaphore, waiters)
-            },
-            |(semaphore, _), span| {
-                region.join("stepped").unwrap();
-                span.run(|| {
-                    if deletes {
-                        semaphore.delete().unwrap();
-                    } else {
-                        semaphore.flush().unwrap();
-                    }
-                });
-            },
-            |_| false,
-            |_, span| {
-                span.run(|| {
-                    region.join("recoverer").unwrap();
-                    region.sweep().unwrap();
-                });
-            },
-            |(semaphore, waiters), point| {
-                let done = if deletes {
-                    step::done(semaphore.delete().is_err())
-                } else {
-                    // How many waits it has ended itself, nobody can say: they may have ended by now.
-                    semaphore.flush().unwrap();
-                    "all waits have ended"
-                };
-                for waiter in waiters {
-                    let ended = waiter.join().unwrap();
-                    let right = if deletes {
-                        matches!(ended, Err(ObtainError::Deleted))
-                    } else {
-                        matches!(ended, Err(ObtainError::Flushed))
-                    };
-                    assert!(right, "killed at {point:?}: {ended:?}");
-                }
-                check_count(make(), &[0], "flush or delete", point);
-                done
             },
         );
     }

@@ -1,4 +1,5 @@
 //! The frame of kill tests of small objects in a region.
+#![allow(dead_code, reason = "each program uses its part")]
 
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Child, Exit, Trial};
