@@ -8,6 +8,7 @@ use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
 use latchwork_testkit::step::AtEnd;
 use latchwork_testkit::{Child, Namespace, Page, Trial};
 use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
 
 /// The threads of a process that is killed end one after the other. One that has not ended yet may have locks in a block of
@@ -242,8 +243,10 @@ fn beside_living_tasks(region: &Region, count: usize, body: impl FnOnce()) {
             });
         }
         all_joined.wait();
-        body();
+        // The others end, whether it fails or not.
+        let outcome = catch_unwind(AssertUnwindSafe(body));
         end.wait();
+        outcome.unwrap_or_else(|failure| resume_unwind(failure));
     });
 }
 
