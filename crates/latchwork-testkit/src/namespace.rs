@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::{Child, Exit, Page};
-use core::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 
 /// A PID namespace that runs a closure of this process as its first process. Its forks are the second process, the third,
 /// and so on, as in every namespace that is new. Dropping it kills all of its processes.
@@ -38,9 +38,11 @@ impl Namespace {
     /// Runs `body` as the first process of a new namespace.
     pub fn start(has_own_proc: bool, body: impl FnOnce()) -> Self {
         let init = Page::<AtomicI32>::new();
+        let begun = Page::<AtomicBool>::new();
         let maker = Child::fork(|| {
             unshare().unwrap_or_else(|error| panic!("unshare: error {error}"));
             let mut first = Child::fork_outside(|| {
+                begun.store(true, SeqCst);
                 if has_own_proc {
                     mount_proc().unwrap_or_else(|error| panic!("mount: error {error}"));
                 }
@@ -56,12 +58,10 @@ impl Namespace {
             }
         });
         let mut namespace = Self { maker, init };
-        while namespace.id() == 0 {
-            let ended = namespace.maker.try_wait();
-            assert!(
-                ended.is_none() || namespace.id() != 0,
-                "the namespace was not made"
-            );
+        // A maker that dies before the first process has asked for the signal of its death would leave it behind.
+        while namespace.id() == 0 || !begun.load(SeqCst) {
+            let ended = namespace.has_ended();
+            assert!(!ended || begun.load(SeqCst), "the namespace was not made");
             std::thread::yield_now();
         }
         namespace
@@ -102,8 +102,17 @@ impl Namespace {
     ///
     /// # Panics
     /// If it panicked or was killed.
-    pub fn succeed(self) {
-        self.maker.succeed();
+    pub fn succeed(mut self) {
+        let exit = self.maker.wait();
+        assert_eq!(exit, Exit::Code(0), "namespace of process {}", self.id());
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            self.end();
+        }
     }
 }
 

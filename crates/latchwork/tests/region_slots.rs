@@ -3,13 +3,15 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use core::mem::forget;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use latchwork::event::{EventSet, Events, InvalidTask};
 use latchwork::mutex::in_region::{LockError, NotATask};
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::QueueOptions;
 use latchwork::queue::spsc::Spsc;
 use latchwork::region::inspect::inspect_path;
-use latchwork::region::{AttachError, CreateError, Region, RegionOptions};
+use latchwork::region::{AttachError, CreateError, Region, RegionOptions, TaskId};
 use latchwork_testkit::step::Frozen;
 use latchwork_testkit::{Child, Leftover, Namespace, Page, Trial, step};
 use std::os::fd::AsRawFd as _;
@@ -190,8 +192,13 @@ fn a_process_without_proc_is_where_it_was() {
     let region = options.create_anonymous().unwrap();
     let lock = region.object("lock", || Mutex::<u64, InRegion>::in_region(0));
     let lock = lock.unwrap().get_ref();
+    let file = format!("/proc/self/fd/{}", region.file().as_raw_fd());
+    std::fs::copy(file, folder.path().join("region")).unwrap();
     Namespace::start(false, || {
         hide();
+        let seen = inspect_path("/region".as_ref()).unwrap().contents;
+        let refused = matches!(seen, Err(AttachError::UnknownPidNamespace));
+        assert!(refused, "{seen:?}");
         let got = lock.lock();
         let refused = matches!(
             got,
@@ -202,6 +209,9 @@ fn a_process_without_proc_is_where_it_was() {
         let refused = matches!(made, Err(CreateError::UnknownPidNamespace));
         assert!(refused, "{made:?}");
         let file = region.file().try_clone_to_owned().unwrap();
+        let observed = RegionOptions::new().observe_file(&file);
+        let refused = matches!(observed, Err(AttachError::UnknownPidNamespace));
+        assert!(refused, "{observed:?}");
         let attached = RegionOptions::new().attach_file(file);
         let refused = matches!(attached, Err(AttachError::UnknownPidNamespace));
         assert!(refused, "{attached:?}");
@@ -290,7 +300,7 @@ fn a_death_before_a_sleep_is_seen_behind_a_successor_with_the_same_thread_id() {
     let join =
         |slot: &AtomicU32| slot.store(1 + u32::from(region.task_id().unwrap().slot()), SeqCst);
     let mut owner = Namespace::start(true, || {
-        core::mem::forget(lock.lock().unwrap());
+        forget(lock.lock().unwrap());
         join(&slots[0]);
         sleep_for_ever()
     });
@@ -311,4 +321,78 @@ fn a_death_before_a_sleep_is_seen_behind_a_successor_with_the_same_thread_id() {
     trial.wait_until(|| slots[1].load(SeqCst) != 0);
     assert_eq!(slots[0].load(SeqCst), slots[1].load(SeqCst));
     waiter.thaw().succeed();
+}
+
+/// The word in a region that has the generation of the slot which the next task gets: it counts up with each task.
+fn generation_word(region: &Region) -> &AtomicU32 {
+    const HEAD: usize = 64 << 10;
+    let next = || {
+        thread::scope(|scope| {
+            scope
+                .spawn(|| region.task_id().unwrap().generation())
+                .join()
+                .unwrap()
+        })
+    };
+    let words = || {
+        // SAFETY: the beginning of a region is mapped, and its words are atomics.
+        unsafe {
+            core::slice::from_raw_parts(region.base().cast::<AtomicU32>(), HEAD / size_of::<u32>())
+        }
+    };
+    // Far from small numbers, which other words have, too.
+    while next() < 5_000 {}
+    let mut candidates: Vec<&AtomicU32> = words().iter().collect();
+    for _ in 0..4 {
+        let due = next() + 1;
+        candidates.retain(|word| word.load(SeqCst) == due);
+    }
+    assert_eq!(candidates.len(), 1, "words that count tasks");
+    candidates[0]
+}
+
+/// After the last generation of a slot comes the first one again, and 0 never. Events keep fewer bits of it.
+#[test]
+fn the_generations_of_a_slot_begin_again() {
+    let trial = Trial::begin("the_generations_of_a_slot_begin_again");
+    let region = region(8);
+    let lock = region.object("lock", || Mutex::<u64, InRegion>::in_region(0));
+    let lock = lock.unwrap().get_ref();
+    let events = Events::new(&region);
+    let generation = generation_word(&region);
+    let event = EventSet::event(0);
+    for last in [u32::MAX, u32::MAX >> 2, u32::MAX >> 1] {
+        generation.store(last, SeqCst);
+        let name = Page::<AtomicU64>::new();
+        let mut victim = Child::fork(|| {
+            let me = region.task_id().unwrap();
+            events.send(me, event).unwrap();
+            forget(lock.lock().unwrap());
+            name.store(me.to_raw(), SeqCst);
+            sleep_for_ever();
+        });
+        trial.wait_until(|| name.load(SeqCst) != 0);
+        victim.kill();
+        let dead = TaskId::from_raw(name.load(SeqCst)).unwrap();
+        assert_eq!(dead.generation(), last);
+        region.sweep().unwrap();
+        thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                let me = region.task_id().unwrap();
+                assert_eq!(me.slot(), dead.slot());
+                assert_eq!(me.generation(), last.checked_add(1).unwrap_or(1));
+                assert_eq!(events.send(dead, event), Err(InvalidTask(dead)));
+                assert!(events.pending().unwrap().is_empty());
+                events.send(me, event).unwrap();
+                assert_eq!(events.try_receive_any(event).unwrap(), event);
+                match lock.lock() {
+                    Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
+                    other => panic!("{other:?}"),
+                };
+                drop(lock.lock().unwrap());
+            });
+            // Its slot is free when it has ended, which is later than the end of the closure.
+            next.join().unwrap();
+        });
+    }
 }

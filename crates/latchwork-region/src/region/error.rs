@@ -42,7 +42,7 @@ pub enum CreateError {
     /// This process has the maximum of 4096 regions mapped.
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
-    /// `/proc` does not say to which PID namespace this process belongs.
+    /// `/proc` is not there, or does not say to which PID namespace this process belongs.
     #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
     UnknownPidNamespace,
     /// The system has no memory for the tables.
@@ -143,7 +143,7 @@ pub enum AttachError {
         /// This process's.
         here: u64,
     },
-    /// `/proc` does not say to which PID namespace this process belongs.
+    /// `/proc` is not there, or does not say to which PID namespace this process belongs.
     #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
     UnknownPidNamespace,
     /// This process has the maximum of 4096 regions mapped.

@@ -209,8 +209,21 @@ pub(super) fn attach_error(error: Errno) -> AttachError {
     }
 }
 
+/// Opens the file, for reading.
+pub(super) fn open(place: &Place) -> Result<OwnedFd, AttachError> {
+    place.open().map_err(open_error)
+}
+
+/// The error of a path in `/proc` that leads to an open file: if it does not exist, `/proc` does not.
+pub(super) fn open_error(error: Errno) -> AttachError {
+    match error {
+        Errno::NOENT => AttachError::UnknownPidNamespace,
+        error => attach_error(error),
+    }
+}
+
 fn report(place: &Place, name: String, path: Option<PathBuf>) -> RegionReport {
-    let file = place.open().map_err(attach_error);
+    let file = open(place);
     let snapshot = file.and_then(|file| Snapshot::new(file, place));
     let name = match &snapshot {
         // The kernel truncates the link of a memory file, and some different names look alike in it.

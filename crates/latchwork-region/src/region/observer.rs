@@ -8,7 +8,7 @@
 use super::create::path_of;
 use super::error::system;
 use super::header::Header;
-use super::inspect::{Contents, Snapshot, attach_error};
+use super::inspect::{Contents, Snapshot, attach_error, open, open_error};
 use super::objects::{Block, check_name, typed_address};
 use super::{AttachError, ObjectError, RegionOptions, Shareable};
 use crate::atomic::Ordering::Relaxed;
@@ -73,12 +73,12 @@ impl RegionOptions {
 
 fn place_of(file: &OwnedFd) -> Result<Place, AttachError> {
     let (process, number) = (crate::sys::thread::process_id(), file.as_raw_fd());
-    Place::of_descriptor(process, number.unsigned_abs()).map_err(attach_error)
+    Place::of_descriptor(process, number.unsigned_abs()).map_err(open_error)
 }
 
 impl Observer {
     fn new(place: &Place, options: &RegionOptions) -> Result<Self, AttachError> {
-        let file = place.open().map_err(attach_error)?;
+        let file = open(place)?;
         let status = memory::file_status(&file).map_err(system("fstat"))?;
         if !options.trusts_any_owner() && status.user != memory::effective_user() {
             return Err(AttachError::Permission);
@@ -148,7 +148,7 @@ impl Observer {
     pub fn contents(&self) -> Result<Contents, AttachError> {
         // The file has grown since it was mapped.
         let place = place_of(&self.snapshot.file)?;
-        let file = place.open().map_err(attach_error)?;
+        let file = open(&place)?;
         Arc::new(Snapshot::new(file, &place)?).contents()
     }
 
