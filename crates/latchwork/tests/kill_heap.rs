@@ -337,15 +337,19 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
             die();
         },
         |region, point| {
-            let before = region.heap_stats().committed_bytes;
-            let has_grown = before > committed.get();
-            let block = region.allocate(spans(100)).unwrap();
-            assert!(
-                region.heap_stats().committed_bytes > before,
-                "killed at {point:?}: the region did not have to grow"
-            );
-            // SAFETY: allocated above, freed once.
-            unsafe { region.deallocate(block).unwrap() };
+            let has_grown = region.heap_stats().committed_bytes > committed.get();
+            // Twice: the first growth may take over from the dead task.
+            let blocks = [100, 200].map(|count| {
+                let before = region.heap_stats().committed_bytes;
+                let block = region.allocate(spans(count)).unwrap();
+                let has_grown = region.heap_stats().committed_bytes > before;
+                assert!(has_grown, "killed at {point:?}: it did not have to grow");
+                block
+            });
+            for block in blocks {
+                // SAFETY: allocated above, freed once.
+                unsafe { region.deallocate(block).unwrap() };
+            }
             region.sweep().unwrap();
             region
                 .check_heap()

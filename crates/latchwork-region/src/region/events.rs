@@ -206,7 +206,11 @@ impl Set {
     pub fn begin(&self, generation: u32) {
         // A sender to this task got its generation from the task, and so comes later. The generation is stored first:
         // a sender to the previous task finds it changed, or its events are overwritten.
-        self.words.store(State::empty(generation).pack());
+        crate::atomic::unless_disabled!(
+            EventsBeginEmpty,
+            self.words.store(State::empty(generation).pack()),
+            ()
+        );
     }
 
     #[inline]

@@ -142,8 +142,11 @@ impl Backing for FileBacking {
         let lock = &header.grow_lock;
         match lock.lock_raw() {
             Ok(Acquired::Clean) => {}
-            // SAFETY: locked just now.
-            Ok(Acquired::OwnerDied) => unsafe { lock.mark_raw_consistent() },
+            Ok(Acquired::OwnerDied) => {
+                // SAFETY: locked just now.
+                let takes_over = || unsafe { lock.mark_raw_consistent() };
+                crate::atomic::unless_disabled!(GrowerTakesOver, takes_over(), ());
+            }
             Err(RawError::Deadlock) => crate::fatal(format_args!(
                 "a region's heap was used by a signal handler that interrupted its growth"
             )),

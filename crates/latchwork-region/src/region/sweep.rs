@@ -143,9 +143,12 @@ impl Inner {
         let _undisturbed = Undisturbed::begin();
         let lock = &self.header().sweep_lock;
         match lock.lock_raw_with_naps() {
-            // A dead sweeper's work is repeated below: the slots that it was sweeping are still marked.
-            // SAFETY: this thread holds the lock.
-            Ok(_) => unsafe { lock.mark_raw_consistent() },
+            Ok(_) => {
+                // A dead sweeper's work is repeated below: the slots that it was sweeping are still marked.
+                // SAFETY: this thread holds the lock.
+                let takes_over = || unsafe { lock.mark_raw_consistent() };
+                crate::atomic::unless_disabled!(SweeperTakesOver, takes_over(), ());
+            }
             Err(RawError::Deadlock) => return Ok(swept),
             Err(RawError::Unavailable(error)) => return Err(error.into()),
             // The library never makes this lock unusable; a malicious file may claim it.

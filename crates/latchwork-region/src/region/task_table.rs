@@ -224,8 +224,12 @@ impl Slot {
         let user = Thread::from_raw(claim[0]);
         let is_unlived = || self.life() == Life::Free || claim[0] & CLEARING != 0;
         let is_unused = match which {
-            // By a sweep that was cut short, too.
-            Unused::Free => claim[0] == 0 || claim[0] & SWEPT != 0 && self.life() == Life::Free,
+            Unused::Free => {
+                let is_swept = claim[0] & SWEPT != 0 && self.life() == Life::Free;
+                // By a sweep that was cut short, too.
+                claim[0] == 0
+                    || crate::atomic::unless_disabled!(JoinerTakesSweptSlot, is_swept, false)
+            }
             // The life-word is read once more at the end: when no thread has the ID, the claim's thread begins no life any
             // more. If a thread with the same ID has claimed the slot since, the pair has changed.
             Unused::Abandoned => {

@@ -212,7 +212,8 @@ impl<'r> Classic<'r> {
                 // One store makes an entry's object; only a task that was being moved may be left half-way.
                 crate::atomic::unless_disabled!(ClassicFinishesMove, self.finish_move(), ());
                 // SAFETY: locked above.
-                unsafe { lock.mark_raw_consistent() };
+                let takes_over = || unsafe { lock.mark_raw_consistent() };
+                crate::atomic::unless_disabled!(ClassicTakesOver, takes_over(), ());
             }
             Ok(_) => {}
             Err(RawError::Unavailable(error)) => return Err(not_attached(error.into())),

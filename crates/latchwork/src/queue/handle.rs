@@ -177,8 +177,8 @@ impl<'r> Queue<'r> {
         if head.is_alive() || !head.has_body() {
             return !head.is_alive();
         }
-        self.under_both(|cells, task| cells.clear_away(task))
-            .unwrap_or(false)
+        let clear_away = || self.under_both(|cells, task| cells.clear_away(task));
+        crate::atomic::unless_disabled!(QueueClearsAway, clear_away().unwrap_or(false), true)
     }
 
     /// Runs after a flight has ended: if it was the last one of a deleted queue, frees the queue's memory.

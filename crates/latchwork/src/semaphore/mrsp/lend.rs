@@ -179,9 +179,12 @@ fn recompute_affinity(tasks: &Arc<Inner>, task: u64) {
     }
     match take_lock(&lending.lock) {
         Ok(Acquired::Clean) => {}
-        // The mask is recomputed from the records alone.
-        // SAFETY: taken just now.
-        Ok(Acquired::OwnerDied) => unsafe { lending.lock.mark_raw_consistent() },
+        Ok(Acquired::OwnerDied) => {
+            // The mask is recomputed from the records alone.
+            // SAFETY: taken just now.
+            let takes_over = || unsafe { lending.lock.mark_raw_consistent() };
+            crate::atomic::unless_disabled!(LenderTakesOver, takes_over(), ());
+        }
         Err(_) => return,
     }
     // Checked again under the lock: from here on the slot gets no other task before the lock is released.
