@@ -8,6 +8,7 @@ mod support;
 use latchwork as _;
 use latchwork_c as _;
 use manual_pages::errors::{NOT_PROVOKED, citations};
+use manual_pages::sentences::{NOT_SHOWN, SHOWN, sayings};
 use manual_pages::{Prototype, family, pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -382,6 +383,42 @@ fn each_error_of_a_page_is_provoked() {
                     "is not cited"
                 };
                 faults.push(format!("{} {error} {what}: {}", reason.page, reason.text));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Each sentence of a page's description is shown by a program, which cites it, or is listed as one that is not.
+#[test]
+fn each_sentence_of_a_page_is_shown() {
+    let mut faults = Vec::new();
+    let sayings = sayings();
+    for page in pages().iter().filter(|page| SHOWN.contains(&&*page.name)) {
+        let sentences = page.sentences();
+        assert!(sentences.len() > 40, "{}", sentences.len());
+        let of_page = || sayings.iter().filter(|saying| saying.page == page.name);
+        for saying in of_page() {
+            if !sentences.iter().any(|text| text.contains(&saying.words)) {
+                faults.push(format!("{}: the page does not say so", saying.place));
+            }
+            if !saying.is_checked {
+                faults.push(format!("{}: no check for it follows", saying.place));
+            }
+        }
+        for text in &sentences {
+            let is_shown = of_page().any(|saying| text.contains(&saying.words));
+            let mut listed = NOT_SHOWN.iter().filter(|(name, ..)| *name == page.name);
+            let is_listed = listed.any(|(_, words, _)| text.contains(words));
+            // What introduces a list says nothing of its own.
+            let needs_none = text.ends_with(':');
+            if is_shown == is_listed && (is_shown || !needs_none) {
+                let what = if is_shown {
+                    "is shown, and listed"
+                } else {
+                    "is not shown"
+                };
+                faults.push(format!("{}: {what}: {text}", page.name));
             }
         }
     }

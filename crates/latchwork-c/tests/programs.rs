@@ -137,6 +137,8 @@ fn locks_of_regions_name_tasks_of_their_region() {
 fn queues_in_c_keep_orders_limits_and_messages_of_the_dead() {
     let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
     check("messages.c", &hows, GNU, "delivered");
+    check("said_queue.c", &hows, GNU, "said");
+    check("said_messages.c", &hows, GNU, "said");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn is_error(text: &str) -> bool {
 }
 
 /// A line of a page, as it is read.
-fn plain(line: &str) -> String {
+pub fn plain(line: &str) -> String {
     let text = match line.split_once(' ') {
         Some((".B" | ".I", rest)) => rest.to_owned(),
         // These alternate between two fonts.
@@ -82,22 +82,32 @@ pub struct Citation {
     pub is_checked: bool,
 }
 
+/// The programs of the tests: their names and lines.
+pub fn lines_of_programs() -> Vec<(String, Vec<String>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    let files = std::fs::read_dir(folder).unwrap().flatten();
+    let mut programs: Vec<_> = files
+        .map(|file| {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let name = file.file_name().into_string().unwrap();
+            (name, text.lines().map(str::to_owned).collect())
+        })
+        .collect();
+    programs.sort();
+    programs
+}
+
 /// All citations in the programs of the tests.
 pub fn citations() -> Vec<Citation> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
-    files.sort_by_key(std::fs::DirEntry::file_name);
     let mut citations = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        let lines: Vec<_> = text.lines().collect();
+    for (file, lines) in lines_of_programs() {
         for (at, line) in lines.iter().enumerate() {
             let Some((page, error, quote)) = cited(line) else {
                 continue;
             };
             let code = lines[at + 1..].iter().filter(|line| cited(line).is_none());
             citations.push(Citation {
-                place: format!("{}:{}", file.file_name().to_str().unwrap(), at + 1),
+                place: format!("{file}:{}", at + 1),
                 page: page.to_owned(),
                 error: error.to_owned(),
                 quote: quote.to_owned(),

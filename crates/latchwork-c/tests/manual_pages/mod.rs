@@ -1,6 +1,7 @@
 //! The pages of the manual, and the declarations in them.
 
 pub mod errors;
+pub mod sentences;
 
 use super::support::repository;
 use std::collections::BTreeMap;
