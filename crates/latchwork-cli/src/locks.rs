@@ -1,6 +1,6 @@
 //! `latchwork locks`: the owners and waiters of all locks, in all processes of the system.
 
-mod json;
+pub(crate) mod json;
 pub(crate) mod text;
 
 use crate::live::{self, Observer, Picture, Symbols};
@@ -92,7 +92,8 @@ fn watch(views: &mut Views<'_>, pause: Duration) -> io::Result<ExitCode> {
     let colours = AutoStream::choice(&io::stdout());
     terminal::session(|session| {
         let mut keyboard = Keyboard::default();
-        let mut above = 0;
+        // Kept if one view has fewer lines than that.
+        let mut wanted_above = 0;
         let mut is_done = false;
         while !is_done && !session.is_ended() {
             let picture = views.view(&mut problems);
@@ -105,8 +106,7 @@ fn watch(views: &mut Views<'_>, pause: Duration) -> io::Result<ExitCode> {
             let text = String::from_utf8_lossy(&text);
             let next = Instant::now() + pause;
             while !is_done && !session.is_ended() {
-                let page;
-                (above, page) = session.show(&text, above)?;
+                let (mut above, page) = session.show(&text, wanted_above)?;
                 let left = next.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
@@ -115,7 +115,11 @@ fn watch(views: &mut Views<'_>, pause: Duration) -> io::Result<ExitCode> {
                     _ if keys::suspends(&key) => terminal::suspend(),
                     _ if keys::interrupts(&key) => is_done = true,
                     KeyCode::Char('q') => is_done = true,
-                    code => above = keys::moved(code, above, page).unwrap_or(above),
+                    code => {
+                        if let Some(moved) = keys::moved(code, above, page) {
+                            (above, wanted_above) = (moved, moved);
+                        }
+                    }
                 })?;
             }
         }

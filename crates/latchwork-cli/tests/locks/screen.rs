@@ -308,8 +308,9 @@ fn content_beyond_the_screen_is_reached_by_keys() {
     // What is above all else, once the tasks wait for each other.
     let is_top = |text: &str| text.starts_with("DEADLOCK") && text.contains("0 lines above");
     drop(terminal.until(is_top));
-    terminal.press(b"jj");
-    terminal.until_shown("2 lines above");
+    // A view of a busy machine may have fewer lines, which all fit, just then.
+    terminal.press(b"j");
+    terminal.until_shown(" 1 lines above");
     terminal.press(b"G");
     terminal.until_shown(" 0 below");
     terminal.resize((100, 10));
