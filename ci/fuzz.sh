@@ -67,7 +67,7 @@ target=${CARGO_TARGET_DIR:-target}/fuzz
 revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked \
     --target "$host" --target-dir "$target"
-[ $# -gt 0 ] || set -- images operations c_interface
+[ $# -gt 0 ] || set -- images operations c_interface shown
 results=results/fuzz/runs.md
 # A row of the results: keep TARGET EXECUTIONS FAILURES
 keep() {
@@ -79,9 +79,12 @@ keep() {
     printf '| %s | %s | `%s` | %s | %s | %s |\n' "$(date -u +%Y-%m-%d)" "$revision" "$1" "$2" "$3" "$4" >>"$results"
 }
 for name; do
-    mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
+    # What is shown are images.
+    [ "$name" = shown ] && inputs=fuzz/corpus/images || inputs=fuzz/corpus/$name
+    mkdir -p "$target/found/$name" "$inputs" "fuzz/artifacts/$name"
     log=$target/found/$name.log
     if [ -n "$keep" ]; then
+        [ "$name" != shown ] || continue
         rm -rf "$target/kept"
         mkdir "$target/kept"
         "$target/$host/release/$name" -merge=1 -max_len=400 -timeout=300 -detect_leaks=0 \
@@ -96,7 +99,7 @@ for name; do
     fi
     # Threads that live as long as the process are no leaks. The machine may stand still for some minutes during a long run.
     # shellcheck disable=SC2086 # one word for each option
-    if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" $limit \
+    if ! "$target/$host/release/$name" "$target/found/$name" "$inputs" $limit \
         -timeout=300 -rss_limit_mb=4096 -detect_leaks=0 -len_control=0 -max_len=400 -print_final_stats=1 \
         -artifact_prefix="fuzz/artifacts/$name/" >"$log" 2>&1; then
         tail -n 60 "$log"

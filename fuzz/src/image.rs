@@ -276,8 +276,8 @@ fn change(bytes: &mut Vec<u8>, scene: &Scene, input: &Input) {
     }
 }
 
-/// Does with the file of one input what processes do with such files. All that may go wrong is an error.
-pub fn run(input: &Input) {
+/// Writes the file of one input, and removes it again.
+fn with_file(input: &Input, body: impl FnOnce(&Named, &File)) {
     static SCENES: OnceLock<[Scene; scene::COUNT]> = OnceLock::new();
     let scenes = SCENES.get_or_init(scene::all);
     let scene = &scenes[usize::from(input.scene) % scenes.len()];
@@ -288,23 +288,50 @@ pub fn run(input: &Input) {
     let named = Named::of_process();
     let file = named.write(&bytes);
     drop(bytes);
-    if input.uses & 16 != 0 {
-        inspect(named);
-    }
-    if input.uses & 32 != 0 {
-        observe(named);
-    }
-    if input.in_use {
-        // A shared lock of an opened file of its own: what a process holds that has the region.
-        // SAFETY: plain call.
-        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) }, 0);
-    }
-    attach(named, input);
+    body(named, &file);
     let _ = std::fs::remove_file(&named.path);
+}
+
+/// Does with the file of one input what processes do with such files. All that may go wrong is an error.
+pub fn run(input: &Input) {
+    with_file(input, |named, file| {
+        if input.uses & 16 != 0 {
+            inspect(named);
+        }
+        if input.uses & 32 != 0 {
+            observe(named);
+        }
+        if input.in_use {
+            // A shared lock of an opened file of its own: what a process holds that has the region.
+            // SAFETY: plain call.
+            assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) }, 0);
+        }
+        attach(named, input);
+    });
     TALLY.end_run();
 }
 
-/// What `latchwork ps`, `locks`, `top` and `gc` read.
+/// Shows the file of one input as the command does.
+#[cfg(feature = "command")]
+pub fn show(input: &Input) {
+    static TALLY: Tally<4> = Tally::new(["shown", "without contents", "with tasks", "with locks"]);
+    with_file(input, |named, _| {
+        let shown = latchwork_cli::shown::show(&named.path).unwrap();
+        TALLY.count("shown");
+        for (what, is_so) in [
+            ("without contents", shown.error.is_some()),
+            ("with tasks", shown.tasks != 0),
+            ("with locks", shown.locks != 0),
+        ] {
+            if is_so {
+                TALLY.count(what);
+            }
+        }
+    });
+    TALLY.end_run();
+}
+
+/// What `latchwork ps`, `locks`, `top` and `gc` read. (What they show of it is another target.)
 fn inspect(named: &Named) {
     let report = inspect_path(&named.path).unwrap();
     if let Ok(contents) = &report.contents {

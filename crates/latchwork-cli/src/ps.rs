@@ -14,33 +14,38 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use view::View;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
     /// Show these regions only [default: all]
     #[arg(value_name = "NAME")]
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Print one JSON object instead of tables
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// Shows what is accessible; inaccessible regions are no failure, except named ones.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     let mut picture = live::view();
     Symbols::default().name_all(&mut picture);
+    let mut problems = Problems::of("ps");
+    report_missing_regions(&picture, &args.names, &mut problems);
+    print(&picture, args, out)?;
+    Ok(problems.code())
+}
+
+/// Prints the chosen regions of a picture.
+pub(crate) fn print(picture: &Picture, args: &Args, out: &mut impl Write) -> io::Result<()> {
     let chosen = |region: &RegionReport| args.names.is_empty() || args.names.contains(&region.name);
     let views: Vec<_> = picture
         .regions
         .iter()
         .enumerate()
         .filter(|(_, region)| chosen(region))
-        .map(|(index, _)| View::new(&picture, index))
+        .map(|(index, _)| View::new(picture, index))
         .collect();
-    let mut problems = Problems::of("ps");
-    report_missing_regions(&picture, &args.names, &mut problems);
     if args.json {
-        json::print(&views, picture.hidden_descriptors, out)?;
-        return Ok(problems.code());
+        return json::print(&views, picture.hidden_descriptors, out);
     }
     if args.names.is_empty() && views.is_empty() {
         writeln!(out, "There are no regions.")?;
@@ -59,7 +64,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         );
         writeln!(out, "\n{}", Cell::new(style::FAINT, hidden))?;
     }
-    Ok(problems.code())
+    Ok(())
 }
 
 /// Reports the named regions that do not exist, or that cannot be read.

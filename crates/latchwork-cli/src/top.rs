@@ -19,14 +19,16 @@ mod sheet;
 mod watch;
 
 use crate::failure::Failure;
+use crate::live::Picture;
 use crate::terminal::{self, Keyboard, keys};
 use app::App;
 use panes::Pane;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use watch::Watch;
 
 #[derive(Debug, clap::Args)]
@@ -95,6 +97,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each pane of a picture, and the first row of each in full.
+pub(crate) fn screens(picture: Picture, begun: Instant) -> Vec<String> {
+    let mut app = App::new(Pane::Locks, String::new(), true);
+    app.show(watch::view_of(picture, begun));
+    let mut screens = Vec::new();
+    for key in ['1', '2', '3', '4', '5', '6'] {
+        app.press(KeyCode::Char(key).into());
+        for key in [KeyCode::Enter, KeyCode::Esc] {
+            screens.extend(frame(&mut app, (80, 24)));
+            app.press(key.into());
+        }
+    }
+    screens
 }
 
 /// A screen as text, without colours.

@@ -4,7 +4,12 @@
 mod common;
 
 use common::{Named, gc, region, region_bytes, run};
-use latchwork_testkit::Seed;
+use latchwork::event::{EventSet, Events};
+use latchwork::queue::{Queue, QueueOptions};
+use latchwork::region::RegionOptions;
+use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
+use latchwork_cli::shown::show;
+use latchwork_testkit::{Child, Seed, Trial};
 use rustix::fs::{CWD, FileType, Mode};
 use std::os::unix::fs::symlink;
 
@@ -196,4 +201,86 @@ fn special_files_are_ignored() {
         "a link does not lead to another region's removal"
     );
     drop(listener);
+}
+
+/// The bytes of a region as four tasks left it that were killed: two owned something, and two waited.
+fn bytes_of_a_crash(trial: &Trial) -> Vec<u8> {
+    let named = Named::new("crash");
+    let options = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .max_tasks(8)
+        .max_names(16);
+    let region = options.create_named(&named.0).unwrap();
+    let queue = Queue::create(&region, "queue", &QueueOptions::new(4, 64)).unwrap();
+    let empty = Queue::create(&region, "empty", &QueueOptions::new(4, 64)).unwrap();
+    let bus = BinarySemaphore::create(&region, "bus", &BinaryOptions::new().inherit()).unwrap();
+    CountingSemaphore::create(&region, "count", 3, Discipline::Priority).unwrap();
+    queue.send(b"message").unwrap();
+    let mut tasks = Vec::new();
+    let mut start = |body: &dyn Fn()| {
+        let task = Child::fork(|| {
+            region
+                .join(&format!("task {}", std::process::id()))
+                .unwrap();
+            body();
+        });
+        trial.wait_until(|| task.is_in_region_sleep());
+        tasks.push(task);
+    };
+    let events = Events::new(&region);
+    let sleep = || drop(events.receive_all(EventSet::all()));
+    start(&|| {
+        bus.obtain().unwrap().keep();
+        sleep();
+    });
+    start(&|| {
+        std::mem::forget(queue.receive_held().unwrap());
+        sleep();
+    });
+    start(&|| drop(bus.obtain()));
+    start(&|| drop(empty.receive_held()));
+    let bytes = std::fs::read(named.path()).unwrap();
+    drop(tasks);
+    bytes
+}
+
+/// What `ps`, `locks` and `top` show of a file into which somebody has written is text, JSON and screens.
+#[test]
+fn whatever_was_written_into_a_region_is_shown_as_text() {
+    let trial = Trial::begin("whatever_was_written_into_a_region_is_shown_as_text");
+    let bytes = bytes_of_a_crash(&trial);
+    let mut rng = trial.seed().rng(1);
+    // Where there is something, and what it is.
+    let words: Vec<(usize, u32)> = bytes
+        .chunks_exact(4)
+        .map(|word| u32::from_ne_bytes(word.try_into().unwrap()))
+        .enumerate()
+        .filter(|(_, word)| *word != 0)
+        .map(|(index, word)| (4 * index, word))
+        .collect();
+    let (mut with_tasks, mut with_locks, mut without) = (0, 0, 0);
+    for _ in 0..trial.times(200) {
+        let mut changed = bytes.clone();
+        for _ in 0..rng.u32(0..6) {
+            let (at, before) = words[rng.usize(..words.len())];
+            let word = match rng.u32(..6) {
+                0 => 0,
+                1 => u32::MAX,
+                2 => rng.u32(..),
+                3 => before ^ 1 << rng.u32(..32),
+                4 => before.wrapping_add(rng.u32(..9)).wrapping_sub(4),
+                // That of another place.
+                _ => words[rng.usize(..words.len())].1,
+            };
+            changed[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        let named = Named::file("written", &changed);
+        let shown = show(named.path()).unwrap();
+        with_tasks += u32::from(shown.tasks != 0);
+        with_locks += u32::from(shown.locks != 0);
+        without += u32::from(shown.error.is_some());
+        trial.progress();
+    }
+    println!("{with_tasks} with tasks, {with_locks} with locks, {without} without contents");
+    assert!(with_tasks > 0 && with_locks > 0);
 }

@@ -8,7 +8,7 @@ use super::sleep::{self, Call, Sleep};
 use super::thread::{INITIAL_NAMESPACE, Thread, namespace, own_namespace};
 use super::word::{self, Classified, Kind, State};
 use super::{robust, thread};
-use latchwork::region::inspect::{self, RegionPlace};
+use latchwork::region::inspect::{self, RegionPlace, RegionReport};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -111,18 +111,22 @@ fn numbers(directory: impl AsRef<Path>) -> Vec<u32> {
 impl Gathering {
     /// Reads regions, and all processes but this one.
     pub(super) fn all() -> Self {
-        let mut gathering = Self::default();
         let survey = inspect::survey();
-        gathering.regions = survey
-            .regions
-            .iter()
-            .enumerate()
-            .map(|(index, region)| (region.file, index))
-            .collect();
-        gathering.picture.regions = survey.regions;
+        let mut gathering = Self::of(survey.regions, numbers("/proc"));
         gathering.picture.hidden_descriptors = survey.hidden_processes;
-        gathering.ours = own_namespace();
-        let subjects: Vec<_> = numbers("/proc")
+        gathering
+    }
+
+    /// Reads these regions, and of these processes all but this one.
+    pub(super) fn of(regions: Vec<RegionReport>, processes: Vec<u32>) -> Self {
+        let files = regions.iter().map(|region| region.file);
+        let mut gathering = Self {
+            regions: files.zip(0..).collect(),
+            ours: own_namespace(),
+            ..Self::default()
+        };
+        gathering.picture.regions = regions;
+        let subjects: Vec<_> = processes
             .into_iter()
             .filter(|pid| *pid != std::process::id())
             .filter_map(|pid| gathering.threads_of(pid))

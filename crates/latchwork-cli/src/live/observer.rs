@@ -2,6 +2,7 @@
 
 use super::gather::Gathering;
 use super::picture::{Key, Lock, Picture, Task};
+use latchwork::region::inspect::RegionReport;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -36,7 +37,16 @@ fn thread(task: &Task) -> Thread {
 impl Observer {
     pub(crate) fn view(&mut self) -> Picture {
         let begun = Instant::now();
-        let mut gathering = Gathering::all();
+        self.complete(Gathering::all(), begun)
+    }
+
+    /// A view of these regions alone, and of no process.
+    pub(crate) fn view_of(&mut self, regions: Vec<RegionReport>) -> Picture {
+        let begun = Instant::now();
+        self.complete(Gathering::of(regions, Vec::new()), begun)
+    }
+
+    fn complete(&mut self, mut gathering: Gathering, begun: Instant) -> Picture {
         gathering.add_regions();
         let mut picture = gathering.conclude();
         self.learn(&mut picture, begun);

@@ -154,7 +154,7 @@ pub(super) fn print_pretty(picture: &Picture, out: &mut impl Write) -> io::Resul
 }
 
 /// One object on one line.
-pub(super) fn print_line(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn print_line(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, &report(picture))?;
     writeln!(out)
 }

@@ -14,7 +14,7 @@ const SHOWN: usize = 3;
 /// Tasks further from the root of a tree get a tree of their own.
 const DEEPEST: usize = 24;
 
-pub(super) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     for cycle in &picture.cycles {
         print_cycle(picture, cycle, out)?;
     }

@@ -22,6 +22,11 @@ pub(super) fn take_view(observer: &mut Observer, symbols: &mut Symbols) -> View 
     let begun = Instant::now();
     let mut picture = observer.view();
     symbols.name_all(&mut picture);
+    view_of(picture, begun)
+}
+
+/// The view that has a picture.
+pub(super) fn view_of(picture: Picture, begun: Instant) -> View {
     let mut processes = BTreeMap::new();
     for region in &picture.regions {
         for opening in &region.openings {
