@@ -316,7 +316,7 @@ pub fn run(input: &Input) {
 pub fn show(input: &Input) {
     static TALLY: Tally<4> = Tally::new(["shown", "without contents", "with tasks", "with locks"]);
     with_file(input, |named, _| {
-        let shown = latchwork_cli::shown::show(&named.path).unwrap();
+        let shown = latchwork_cli::shown::show(&named.path, input.uses).unwrap();
         TALLY.count("shown");
         for (what, is_so) in [
             ("without contents", shown.error.is_some()),

@@ -9,14 +9,14 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-/// Shows a file as `ps`, `locks` and `top` do, as text and as JSON.
+/// Shows a file as `ps` and `locks` do, as text and as JSON, and one pane of `top`.
 ///
 /// # Errors
 /// As for [`inspect_path`].
 ///
 /// # Panics
 /// If what is shown could confuse a terminal, or is no JSON.
-pub fn show(file: &Path) -> Result<Shown, AttachError> {
+pub fn show(file: &Path, pane: u8) -> Result<Shown, AttachError> {
     let begun = Instant::now();
     let report = inspect_path(file)?;
     let error = report.contents.as_ref().err().map(ToString::to_string);
@@ -54,7 +54,7 @@ pub fn show(file: &Path) -> Result<Shown, AttachError> {
         tasks: picture.tasks.len(),
         locks: picture.locks.len(),
     };
-    for screen in top::screens(picture, begun) {
+    for screen in top::screens(picture, begun, pane) {
         let odd = screen
             .chars()
             .find(|sign| sign.is_control() && *sign != '\n');

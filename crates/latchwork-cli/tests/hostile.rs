@@ -275,7 +275,7 @@ fn whatever_was_written_into_a_region_is_shown_as_text() {
             changed[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         let named = Named::file("written", &changed);
-        let shown = show(named.path()).unwrap();
+        let shown = show(named.path(), rng.u8(..)).unwrap();
         with_tasks += u32::from(shown.tasks != 0);
         with_locks += u32::from(shown.locks != 0);
         without += u32::from(shown.error.is_some());
