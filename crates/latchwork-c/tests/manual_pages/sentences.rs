@@ -11,10 +11,36 @@ use super::Page;
 use super::errors::{lines_of_programs, plain};
 
 /// The pages of which each sentence is shown, or listed.
-pub const SHOWN: [&str; 1] = ["lw_queue"];
+pub const SHOWN: [&str; 3] = ["lw_cond", "lw_once", "lw_queue"];
 
 /// Sentences that these programs do not show: pages, words, and why.
-pub const NOT_SHOWN: [(&str, &str, &str); 9] = [
+pub const NOT_SHOWN: [(&str, &str, &str); 15] = [
+    ("lw_cond", "Call the wait in a loop", "a demand"),
+    (
+        "lw_cond",
+        "The names in the synopsis are generic",
+        "sentences.c, for each kind",
+    ),
+    (
+        "lw_cond",
+        "would wake one waiter, which might have another",
+        "it may",
+    ),
+    (
+        "lw_cond",
+        "does not wake all waiters at once",
+        "condvar_release.rs",
+    ),
+    (
+        "lw_cond",
+        "It wakes each waiter at about the time",
+        "condvar_release.rs",
+    ),
+    (
+        "lw_once",
+        "Each of these processes passes the address",
+        "a demand",
+    ),
     (
         "lw_queue",
         "There are two kinds of queues",
