@@ -68,7 +68,7 @@ pub fn plain(line: &str) -> String {
         _ if line.starts_with('.') => String::new(),
         _ => line.to_owned(),
     };
-    text.replace("\\-", "-")
+    text.replace("\\-", "-").replace("\\fR", "")
 }
 
 /// A place in a test program that says which reason it provokes.

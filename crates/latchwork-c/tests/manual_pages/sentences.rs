@@ -11,7 +11,7 @@ use super::Page;
 use super::errors::{lines_of_programs, plain};
 
 /// The pages of which each sentence is shown, or listed.
-pub const SHOWN: [&str; 3] = ["lw_cond", "lw_once", "lw_queue"];
+pub const SHOWN: [&str; 4] = ["lw_cond", "lw_once", "lw_queue", "lw_sem"];
 
 /// Sentences that these programs do not show: pages, words, and why.
 pub const NOT_SHOWN: [(&str, &str, &str); 15] = [
