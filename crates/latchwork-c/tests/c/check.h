@@ -2,6 +2,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,22 @@ static inline void *share(size_t bytes)
 	CHECK(memory != MAP_FAILED);
 	return memory;
 }
+
+/* The system call in which a thread of this process, or of another one, sleeps; -1 if it runs. */
+static inline int call_of(pid_t process, pid_t thread)
+{
+	char path[64], call[8] = "";
+	int file;
+	snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", (int)process, (int)thread);
+	file = open(path, O_RDONLY);
+	CHECK(file >= 0);
+	CHECK(read(file, call, sizeof call - 1) > 0);
+	close(file);
+	return call[0] >= '0' && call[0] <= '9' ? atoi(call) : -1;
+}
+
+/* futex_waitv: the system call in which tasks of a region sleep. */
+#define WAITS_IN_REGION 449
 
 static inline int exit_of(pid_t child)
 {

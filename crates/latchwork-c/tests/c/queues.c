@@ -3,12 +3,10 @@
 
 #include "check.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
 #define NAME rtems_build_name('M', 'A', 'I', 'L')
-#define FUTEX_WAITV "449 "
 #define MOST 8
 
 struct receiver {
@@ -42,19 +40,6 @@ static void *receive(void *argument)
 	return NULL;
 }
 
-/* Whether a thread of this process sleeps as those do who wait for a message. */
-static int sleeps(pid_t id)
-{
-	char path[64], call[8] = "";
-	int file;
-	snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)id);
-	file = open(path, O_RDONLY);
-	CHECK(file >= 0);
-	CHECK(read(file, call, sizeof call - 1) > 0);
-	close(file);
-	return strncmp(call, FUTEX_WAITV, strlen(FUTEX_WAITV)) == 0;
-}
-
 /* A receiver that waits, and does not run. */
 static void wait_and_stop(struct receiver *receiver)
 {
@@ -62,7 +47,7 @@ static void wait_and_stop(struct receiver *receiver)
 	pid_t id;
 	receiver->id = 0;
 	receiver->thread = start(receive, receiver);
-	while ((id = __atomic_load_n(&receiver->id, __ATOMIC_ACQUIRE)) == 0 || !sleeps(id))
+	while ((id = __atomic_load_n(&receiver->id, __ATOMIC_ACQUIRE)) == 0 || call_of(getpid(), id) != WAITS_IN_REGION)
 		sleep_ms(1);
 	CHECK_IS(pthread_kill(receiver->thread, SIGUSR1), 0);
 	CHECK_IS(read(stopped[0], &byte, 1), 1);

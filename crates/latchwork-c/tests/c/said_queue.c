@@ -4,7 +4,6 @@
  */
 #include "said_queue.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/syscall.h>
 
@@ -34,19 +33,6 @@ static void *receive(void *argument)
 	return NULL;
 }
 
-/* Whether a thread of this process sleeps as those do who wait for a message (futex_waitv). */
-static int sleeps(pid_t id)
-{
-	char path[64], call[8] = "";
-	int file;
-	snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)id);
-	file = open(path, O_RDONLY);
-	CHECK(file >= 0);
-	CHECK(read(file, call, sizeof call - 1) > 0);
-	close(file);
-	return strncmp(call, "449 ", 4) == 0;
-}
-
 /* Starts a receiver, and waits until it sleeps. */
 static void begin(struct receiver *receiver, lw_queue_t *queue, int real_time)
 {
@@ -55,7 +41,7 @@ static void begin(struct receiver *receiver, lw_queue_t *queue, int real_time)
 	receiver->queue = queue;
 	receiver->real_time = real_time;
 	receiver->thread = start(receive, receiver);
-	while ((id = __atomic_load_n(&receiver->id, __ATOMIC_ACQUIRE)) == 0 || !sleeps(id))
+	while ((id = __atomic_load_n(&receiver->id, __ATOMIC_ACQUIRE)) == 0 || call_of(getpid(), id) != WAITS_IN_REGION)
 		sleep_ms(1);
 }
 

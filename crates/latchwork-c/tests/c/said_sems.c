@@ -6,7 +6,6 @@
 
 #include "check.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -159,19 +158,6 @@ static void barriers(void)
 	CHECK_IS(lw_barrier_timedwait(&other, &soon), ETIMEDOUT);
 }
 
-/* Whether a process sleeps in a futex call. */
-static int is_in_futex(pid_t process)
-{
-	char path[64], call[8] = "";
-	int file;
-	snprintf(path, sizeof path, "/proc/%d/syscall", (int)process);
-	file = open(path, O_RDONLY);
-	CHECK(file >= 0);
-	CHECK(read(file, call, sizeof call - 1) >= 0);
-	close(file);
-	return atoi(call) == SYS_futex || atoi(call) == 449;
-}
-
 static void between_processes(void)
 {
 	static const lw_shared_sem_t semaphore = LW_SHARED_SEM_INITIALIZER(1);
@@ -202,7 +188,7 @@ static void between_processes(void)
 		lw_barrier_wait(&shared->barrier);
 		_exit(0);
 	}
-	while (!is_in_futex(child))
+	while (call_of(child, child) != SYS_futex)
 		sleep_ms(1);
 	CHECK_IS(kill(child, SIGKILL), 0);
 	CHECK_IS(exit_of(child), 1000 + SIGKILL);
