@@ -141,6 +141,7 @@ fn queues_in_c_keep_orders_limits_and_messages_of_the_dead() {
     check("said_messages.c", &hows, GNU, "said");
     check("said_waits.c", &hows, GNU, "said");
     check("said_sems.c", &hows, GNU, "said");
+    check("said_rwlocks.c", &hows, GNU, "said");
 }
 
 #[test]

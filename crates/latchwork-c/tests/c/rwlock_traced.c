@@ -22,6 +22,9 @@ struct wait {
 	static void *name##_waits(void *argument)                                                     \
 	{                                                                                             \
 		struct wait *wait = (struct wait *)argument;                                          \
+		/* lw_rwlock(3) says: lw_rwlock_rdlock_traced() and lw_rwlock_wrlock_traced() do what */ \
+		/* lw_rwlock(3) says: lw_rwlock_unlock_traced() does what lw_rwlock_unlock() does, and stores in */ \
+		/* lw_rwlock(3) says: If the call acquires the lock, it fills the structure how */    \
 		name##_t *lock = (name##_t *)wait->lock;                                              \
 		CHECK_IS(wait->writes ? lw_rwlock_wrlock_traced(lock, &wait->how)                     \
 				      : lw_rwlock_rdlock_traced(lock, &wait->how),                    \
@@ -38,6 +41,8 @@ struct wait {
 		memset(wait, 0, sizeof *wait);                                                        \
 		wait->lock = lock;                                                                    \
 		wait->writes = writes;                                                                \
+		/* lw_rwlock(3) says: The lock admitted the caller at once */                         \
+		/* lw_rwlock(3) says: how->sleeps says how often the caller went to sleep */          \
 		CHECK_IS(lw_rwlock_wrlock_traced(lock, &how), 0);                                     \
 		CHECK_IS(how.entry, LW_RWLOCK_ENTRY_FREE);                                            \
 		CHECK_IS(how.sleeps, 0);                                                              \
@@ -53,6 +58,9 @@ struct wait {
 	{                                                                                             \
 		struct wait wait;                                                                     \
 		int attempt;                                                                          \
+		/* lw_rwlock(3) says: The caller had waited for at least as long as the lock's hand-off time */ \
+		/* lw_rwlock(3) says: It made such a call for tasks that had waited for at least as long as */ \
+		/* lw_rwlock(3) says: Waits have a bound: a task that has waited for 5 ms gets the lock */ \
 		/* A request of a robust lock's waiter may be served while the waiter is awake. */    \
 		for (attempt = 0;; attempt++) {                                                       \
 			CHECK(attempt < 1000);                                                          \
@@ -66,6 +74,8 @@ struct wait {
 	{                                                                                             \
 		struct wait wait;                                                                     \
 		int attempt;                                                                          \
+		/* lw_rwlock(3) says: The lock admitted the caller after the caller had slept */      \
+		/* lw_rwlock(3) says: It made a call to wake the tasks that are to enter next */      \
 		for (attempt = 0;; attempt++) {                                                       \
 			CHECK(attempt < 1000);                                                          \
 			if (name##_unlocked(lock, writes, &wait, waits) == LW_RWLOCK_RELEASED_WOKE && \
@@ -93,6 +103,7 @@ struct wait {
 		CHECK_IS(lw_rwlock_unlock_traced((name##_t *)NULL, &released), EINVAL);               \
 		CHECK_IS(released, 9);                                                                \
 		CHECK_IS(lw_rwlock_trywrlock(&made), EBUSY);                                          \
+		/* lw_rwlock(3) says: It woke no task */                                              \
 		CHECK_IS(lw_rwlock_unlock_traced(&made, &released), 0);                               \
 		CHECK_IS(released, LW_RWLOCK_RELEASED_NO_SLEEPER);                                    \
 		CHECK_IS(lw_rwlock_destroy(&made), 0);                                                \
@@ -143,11 +154,15 @@ static void robust_locks(void)
 	static lw_robust_rwlock_t made;
 	int writes;
 
+	/* lw_rwlock(3) says: With 0, the lock is handed off to the first waiter, however short its wait was */
+	/* lw_rwlock(3) says: With LW_TP_NEVER, the lock is never handed off, and a wait has no bound */
 	for (writes = 0; writes < 2; writes++) {
 		lw_robust_rwlock_hands_over(&at_once, writes, requests);
 		lw_robust_rwlock_wakes(&never, writes, asks);
 	}
 	lw_robust_rwlock_misused();
+	/* lw_rwlock(3) says: lw_rwlock_init_hand_off() initialises an lw_robust_rwlock_t with another time than 5 ms */
+	/* lw_rwlock(3) says: LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(microseconds) is the static initialiser */
 	CHECK_IS(lw_rwlock_init_hand_off(&made, 0), 0);
 	CHECK(memcmp(&made, &fresh, sizeof made) == 0);
 	CHECK_IS(lw_rwlock_init_hand_off(&made, 250), 0);

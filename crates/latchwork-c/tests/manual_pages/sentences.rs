@@ -11,10 +11,10 @@ use super::Page;
 use super::errors::{lines_of_programs, plain};
 
 /// The pages of which each sentence is shown, or listed.
-pub const SHOWN: [&str; 4] = ["lw_cond", "lw_once", "lw_queue", "lw_sem"];
+pub const SHOWN: [&str; 5] = ["lw_cond", "lw_once", "lw_queue", "lw_rwlock", "lw_sem"];
 
 /// Sentences that these programs do not show: pages, words, and why.
-pub const NOT_SHOWN: [(&str, &str, &str); 15] = [
+pub const NOT_SHOWN: [(&str, &str, &str); 25] = [
     ("lw_cond", "Call the wait in a loop", "a demand"),
     (
         "lw_cond",
@@ -82,6 +82,48 @@ pub const NOT_SHOWN: [(&str, &str, &str); 15] = [
         "It can be larger than capacity after",
         "Rust's tests of deaths",
     ),
+    (
+        "lw_rwlock",
+        "lw_rwlock_consistent() and lw_rwlock_unlock_inconsistent() are",
+        "manual.rs",
+    ),
+    (
+        "lw_rwlock",
+        "lw_rwlock_init_hand_off() is for the first",
+        "manual.rs",
+    ),
+    (
+        "lw_rwlock",
+        "A writer would wait for itself",
+        "it would hang",
+    ),
+    (
+        "lw_rwlock",
+        "is handed off to a task that has waited for 5 ms, as the other",
+        "rwlock.rs",
+    ),
+    (
+        "lw_rwlock",
+        "The time of the other locks is fixed",
+        "no function changes it",
+    ),
+    (
+        "lw_rwlock",
+        "The lock admitted the caller while the caller polled",
+        "rwlock_traced.rs",
+    ),
+    ("lw_rwlock", "They may not have been asleep", "they may"),
+    (
+        "lw_rwlock",
+        "the traced functions are as fast as the others",
+        "fast_path.rs",
+    ),
+    (
+        "lw_rwlock",
+        "The locks contain no counters",
+        "types.h shows it",
+    ),
+    ("lw_rwlock", "A program that needs statistics", "a demand"),
 ];
 
 impl Page {
@@ -89,14 +131,19 @@ impl Page {
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         let mut sentence = String::new();
-        let mut is_tag = false;
+        let (mut is_tag, mut is_table) = (false, false);
         let mut end = |sentence: &mut String| {
             if !sentence.is_empty() {
                 sentences.push(core::mem::take(sentence));
             }
         };
         for line in self.section("DESCRIPTION") {
-            let begins = [".PP", ".SS", ".TP", ".IP"];
+            // A table has no sentences.
+            is_table = line == ".TS" || is_table && line != ".TE";
+            if is_table {
+                continue;
+            }
+            let begins = [".PP", ".SS", ".TP", ".IP", ".TE"];
             if begins.iter().any(|macro_| line.starts_with(macro_)) {
                 end(&mut sentence);
             } else if !is_tag {
@@ -105,7 +152,7 @@ impl Page {
                     sentence.push(' ');
                 }
                 sentence += &text;
-                if text.trim_end_matches(')').ends_with(['.', ':']) {
+                if text.trim_end_matches(')').ends_with('.') {
                     end(&mut sentence);
                 }
             }
@@ -132,6 +179,7 @@ pub fn sayings() -> Vec<Saying> {
     for (file, lines) in lines_of_programs() {
         for (at, line) in lines.iter().enumerate() {
             let inside = line.trim().strip_prefix("/* ");
+            let inside = inside.map(|rest| rest.trim_end_matches([' ', '\\']));
             let inside = inside.and_then(|rest| rest.strip_suffix(" */"));
             let Some((page, words)) = inside.and_then(|rest| rest.split_once("(3) says: ")) else {
                 continue;
