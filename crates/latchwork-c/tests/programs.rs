@@ -137,11 +137,15 @@ fn locks_of_regions_name_tasks_of_their_region() {
 fn queues_in_c_keep_orders_limits_and_messages_of_the_dead() {
     let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
     check("messages.c", &hows, GNU, "delivered");
-    check("said_queue.c", &hows, GNU, "said");
-    check("said_messages.c", &hows, GNU, "said");
-    check("said_waits.c", &hows, GNU, "said");
-    check("said_sems.c", &hows, GNU, "said");
-    check("said_rwlocks.c", &hows, GNU, "said");
+}
+
+/// Most pages of the manual.
+#[test]
+fn objects_do_what_the_manual_says() {
+    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
+    for of in ["queue", "messages", "waits", "sems", "rwlocks", "mutexes"] {
+        check(&format!("said_{of}.c"), &hows, GNU, "said");
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ struct wait {
 	{                                                                                             \
 		struct wait *wait = (struct wait *)argument;                                          \
 		name##_t *mutex = (name##_t *)wait->mutex;                                            \
+		/* lw_mutex(3) says: lw_mutex_lock_traced() does what lw_mutex_lock() does */         \
+		/* lw_mutex(3) says: If the call acquires the mutex, it fills the structure how */    \
+		/* lw_mutex(3) says: how->sleeps says how often the caller went to sleep */           \
 		CHECK_IS(lw_mutex_lock_traced(mutex, &wait->how), 0);                                 \
 		CHECK_IS(lw_mutex_unlock_traced(mutex, &wait->released), 0);                          \
 		return NULL;                                                                          \
@@ -31,6 +34,7 @@ struct wait {
 		pthread_t waiter;                                                                     \
 		memset(wait, 0, sizeof *wait);                                                        \
 		wait->mutex = mutex;                                                                  \
+		/* lw_mutex(3) says: The mutex was free when the call began */                        \
 		CHECK_IS(lw_mutex_lock_traced(mutex, &how), 0);                                       \
 		CHECK_IS(how.entry, LW_TP_ENTRY_FREE);                                                \
 		CHECK_IS(how.sleeps, 0);                                                              \
@@ -60,9 +64,16 @@ struct wait {
 		int released = 9, attempt;                                                            \
 														\
 		/* Handed off, as was requested. */                                                   \
+		/* lw_mutex(3) says: The caller waited in the queue, and the mutex was handed off to it */ \
+		/* lw_mutex(3) says: It handed the mutex off to a waiter, and woke one sleeper */     \
+		/* lw_mutex(3) says: With 0, the first waiter in the queue gets the mutex handed off by the next unlock */ \
+		/* lw_mutex(3) says: The next unlock then reserves the mutex for this waiter, and no other task can take it first */ \
 		CHECK_IS(name##_unlocked(&at_once, &wait, 1), LW_TP_RELEASED_HANDED_OFF);             \
 		CHECK_IS(wait.how.entry, LW_TP_ENTRY_HANDED_OFF);                                     \
 		/* Woken, unless the waiter sets its bit in the middle of the unlock: then it is handed off. */ \
+		/* lw_mutex(3) says: The caller waited in the queue, and took the mutex when it was free */ \
+		/* lw_mutex(3) says: It woke every task that slept for the mutex */                   \
+		/* lw_mutex(3) says: With LW_TP_NEVER, the mutex is never handed off, and a wait has no bound */ \
 		for (attempt = 0; released != LW_TP_RELEASED_WOKE; attempt++) {                       \
 			CHECK(attempt < 20);                                                          \
 			released = name##_unlocked(&never, &wait, 0);                                 \
@@ -72,6 +83,8 @@ struct wait {
 							 LW_TP_ENTRY_HANDED_OFF);                     \
 		}                                                                                     \
 		/* By the function. */                                                                \
+		/* lw_mutex(3) says: lw_mutex_init_hand_off() initialises a mutex with another time than 5 milliseconds */ \
+		/* lw_mutex(3) says: LW_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds), LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) */ \
 		CHECK_IS(lw_mutex_init_hand_off(&made, 0), 0);                                        \
 		CHECK(memcmp(&made, &fresh, sizeof made) == 0);                                       \
 		CHECK_IS(lw_mutex_init_hand_off(&made, 250), 0);                                      \
@@ -89,6 +102,7 @@ struct wait {
 		CHECK_IS(lw_mutex_unlock_traced((name##_t *)NULL, &released), EINVAL);                \
 		CHECK(lw_mutex_is_locked(&made));                                                     \
 		CHECK_IS(lw_mutex_unlock_traced(&made, &released), 0);                                \
+		/* lw_mutex(3) says: It woke no task: the mutex was not marked as one for which tasks sleep */ \
 		CHECK_IS(released, LW_TP_RELEASED_NO_SLEEPER);                                        \
 		CHECK_IS(lw_mutex_unlock_traced(&made, &released), EPERM);                            \
 		CHECK_IS(lw_mutex_destroy(&made), 0);                                                 \
