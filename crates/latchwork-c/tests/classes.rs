@@ -27,6 +27,17 @@ fn each_generic_name_does_what_the_manual_documents_for_all_kinds() {
     check("sentences.c", &[GPP, CLANGPP_20], &[], "said");
 }
 
+/// Most pages of the manual.
+#[test]
+fn objects_do_what_the_manual_says() {
+    let hows = [GCC, CLANG.statically(), GPP];
+    for of in [
+        "queue", "messages", "waits", "sems", "rwlocks", "mutexes", "regions",
+    ] {
+        check(&format!("said_{of}.c"), &hows, GNU, "said");
+    }
+}
+
 #[test]
 fn directives_are_cancellation_points_as_their_header_documents() {
     check("points.c", &[GCC, CLANG.statically()], GNU, "pointed");

@@ -8,7 +8,7 @@ mod support;
 use latchwork as _;
 use latchwork_c as _;
 use manual_pages::errors::{NOT_PROVOKED, citations};
-use manual_pages::sentences::{NOT_SHOWN, SHOWN, sayings};
+use manual_pages::sentences::{SHOWN, not_shown, sayings};
 use manual_pages::{Prototype, family, pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -406,10 +406,15 @@ fn each_sentence_of_a_page_is_shown() {
                 faults.push(format!("{}: no check for it follows", saying.place));
             }
         }
+        for listed in not_shown().filter(|listed| listed.page == page.name) {
+            if !sentences.iter().any(|text| text.contains(listed.words)) {
+                faults.push(format!("{}: not on the page: {}", page.name, listed.words));
+            }
+        }
         for text in &sentences {
             let is_shown = of_page().any(|saying| text.contains(&saying.words));
-            let mut listed = NOT_SHOWN.iter().filter(|(name, ..)| *name == page.name);
-            let is_listed = listed.any(|(_, words, _)| text.contains(words));
+            let mut listed = not_shown().filter(|listed| listed.page == page.name);
+            let is_listed = listed.any(|listed| text.contains(listed.words));
             // What introduces a list says nothing of its own.
             let needs_none = text.ends_with(':');
             if is_shown == is_listed && (is_shown || !needs_none) {

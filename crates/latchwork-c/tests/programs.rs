@@ -139,15 +139,6 @@ fn queues_in_c_keep_orders_limits_and_messages_of_the_dead() {
     check("messages.c", &hows, GNU, "delivered");
 }
 
-/// Most pages of the manual.
-#[test]
-fn objects_do_what_the_manual_says() {
-    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
-    for of in ["queue", "messages", "waits", "sems", "rwlocks", "mutexes"] {
-        check(&format!("said_{of}.c"), &hows, GNU, "said");
-    }
-}
-
 #[test]
 fn coprocs_have_their_attributes_and_end_as_they_should() {
     check(
