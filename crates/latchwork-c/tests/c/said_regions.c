@@ -187,12 +187,19 @@ static void read_only(void)
 	options.flags = LW_REGION_READ_ONLY;
 	CHECK_IS(lw_region_object(region, "object", 1, 8, NULL, NULL, &object), 0);
 	/* lw_region(3) says: The process must not have the region attached already */
-	CHECK(lw_region_attach(&seen, name, &options) != 0);
+	CHECK_IS(lw_region_attach(&seen, name, &options), EADDRINUSE);
 	/* lw_region(3) says: The other functions that take options fail with EINVAL */
 	CHECK_IS(lw_region_create(&seen, other_name, &options), EINVAL);
 	CHECK_IS(lw_region_attach_or_create(&seen, name, &options), EINVAL);
 	*is_made = 1;
 	CHECK_IS(exit_of(child), 1000 + SIGSEGV);
+	/* lw_region(3) says: In the child of a fork(2), the tasks of the parent count as well: if there were any, the region */
+	if ((child = fork()) == 0) {
+		CHECK_IS(lw_region_detach(region), 0);
+		CHECK_IS(lw_region_attach(&seen, name, &options), EADDRINUSE);
+		_exit(0);
+	}
+	CHECK_IS(exit_of(child), 0);
 	CHECK_IS(lw_region_unlink(name), 0);
 	CHECK_IS(lw_region_detach(region), 0);
 }
