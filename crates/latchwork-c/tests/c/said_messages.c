@@ -2,7 +2,7 @@
  * What lw_queue(3) says of messages in hand, blocks, batches and descriptors: each sentence of its description, before the lines that show it. In C and in C++.
  * The test in manual.rs compares these sentences with the page.
  */
-#include "said_queue.h"
+#include "said.h"
 
 #include <dirent.h>
 #include <poll.h>

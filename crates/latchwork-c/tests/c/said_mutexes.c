@@ -2,7 +2,7 @@
  * What lw_mutex(3) says of mutexes: each sentence of its description, before the lines that show it; those of throughput
  * mutexes are in traced.c, too. In C and in C++. The test in manual.rs compares these sentences with the page.
  */
-#include "said_queue.h"
+#include "said.h"
 
 #include <sched.h>
 #include <signal.h>

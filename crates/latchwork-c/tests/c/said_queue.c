@@ -2,7 +2,7 @@
  * What lw_queue(3) says of queues, orders and waits: each sentence of its description, before the lines that show it. In C and in C++.
  * The test in manual.rs compares these sentences with the page.
  */
-#include "said_queue.h"
+#include "said.h"
 
 #include <sched.h>
 #include <sys/syscall.h>

@@ -2,7 +2,7 @@
  * What lw_rwlock(3) says of reader/writer locks: each sentence of its description, before the lines that show it; those of
  * traced calls are in rwlock_traced.c. In C and in C++. The test in manual.rs compares these sentences with the page.
  */
-#include "said_queue.h"
+#include "said.h"
 
 #include <signal.h>
 #include <stdint.h>

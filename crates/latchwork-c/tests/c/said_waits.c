@@ -2,7 +2,7 @@
  * What lw_cond(3) and lw_once(3) say: each sentence of their descriptions, before the lines that show it. In C and in C++.
  * The test in manual.rs compares these sentences with the pages.
  */
-#include "said_queue.h"
+#include "said.h"
 
 #include <signal.h>
 
@@ -155,7 +155,7 @@ static lw_shared_cond_t shared_by_both = LW_SHARED_COND_INITIALIZER;
 WAITS_FOR(wait_on_one_side, of_both)
 WAITS_FOR(wait_on_one_side_shared, shared_by_both)
 
-/* Starts a task on each side, and lets the one on the second side go. */
+/* Starts a task on each side; returns when both wait. */
 static void begin_both(void *(*body)(void *), pthread_t *threads)
 {
 	memset(sides, 0, sizeof sides);

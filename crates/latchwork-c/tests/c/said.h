@@ -1,4 +1,4 @@
-/* For the programs that show what lw_queue(3) says. */
+/* For the programs that show what the manual says: a region, and queues in it. */
 #ifndef SAID_H
 #define SAID_H
 
