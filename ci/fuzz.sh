@@ -2,7 +2,8 @@
 # Runs each fuzz target of `fuzz/` for some seconds: `ci/fuzz.sh [SECONDS [TARGET…]]` (60; all); or as often as is asked:
 # `ci/fuzz.sh --runs COUNT [--within SECONDS] [TARGET…]`, which adds a row for each target to `results/fuzz/runs.md`. An input that crashes or
 # hangs is kept below `fuzz/artifacts`, and the script fails. It needs a nightly toolchain, and a C++ compiler for the
-# fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed.
+# fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed
+# (`shown` with `--features command`).
 #
 # The inputs of `fuzz/corpus` come first; if the folder does not exist, it is unpacked from `fuzz/corpus.tar.gz`. What a run
 # finds in addition goes to a folder in the build directory. `ci/fuzz.sh --keep [TARGET…]` unpacks the archive, too, reduces
@@ -65,9 +66,11 @@ flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsan
 target=${CARGO_TARGET_DIR:-target}/fuzz
 # As it is built: a long run goes on while others commit.
 revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
-RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked \
-    --target "$host" --target-dir "$target"
 [ $# -gt 0 ] || set -- images operations c_interface shown
+case " $* " in *" shown "*) command="--features command" ;; *) command= ;; esac
+# shellcheck disable=SC2086 # no word, or two
+RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked $command \
+    --target "$host" --target-dir "$target"
 results=results/fuzz/runs.md
 # A row of the results: keep TARGET EXECUTIONS FAILURES
 keep() {
