@@ -334,15 +334,13 @@ fn generation_word(region: &Region) -> &AtomicU32 {
                 .unwrap()
         })
     };
-    let words = || {
-        // SAFETY: the beginning of a region is mapped, and its words are atomics.
-        unsafe {
-            core::slice::from_raw_parts(region.base().cast::<AtomicU32>(), HEAD / size_of::<u32>())
-        }
+    // SAFETY: the beginning of a region is mapped, and its words are atomics.
+    let words = unsafe {
+        core::slice::from_raw_parts(region.base().cast::<AtomicU32>(), HEAD / size_of::<u32>())
     };
     // Far from small numbers, which other words have, too.
     while next() < 5_000 {}
-    let mut candidates: Vec<&AtomicU32> = words().iter().collect();
+    let mut candidates: Vec<&AtomicU32> = words.iter().collect();
     for _ in 0..4 {
         let due = next() + 1;
         candidates.retain(|word| word.load(SeqCst) == due);

@@ -143,9 +143,12 @@ impl Backing for FileBacking {
         match lock.lock_raw() {
             Ok(Acquired::Clean) => {}
             Ok(Acquired::OwnerDied) => {
-                // SAFETY: locked just now.
-                let takes_over = || unsafe { lock.mark_raw_consistent() };
-                crate::atomic::unless_disabled!(GrowerTakesOver, takes_over(), ());
+                crate::atomic::unless_disabled!(
+                    GrowerTakesOver,
+                    // SAFETY: locked just now.
+                    unsafe { lock.mark_raw_consistent() },
+                    ()
+                );
             }
             Err(RawError::Deadlock) => crate::fatal(format_args!(
                 "a region's heap was used by a signal handler that interrupted its growth"

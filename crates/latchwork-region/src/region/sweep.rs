@@ -145,9 +145,12 @@ impl Inner {
         match lock.lock_raw_with_naps() {
             Ok(_) => {
                 // A dead sweeper's work is repeated below: the slots that it was sweeping are still marked.
-                // SAFETY: this thread holds the lock.
-                let takes_over = || unsafe { lock.mark_raw_consistent() };
-                crate::atomic::unless_disabled!(SweeperTakesOver, takes_over(), ());
+                crate::atomic::unless_disabled!(
+                    SweeperTakesOver,
+                    // SAFETY: this thread holds the lock.
+                    unsafe { lock.mark_raw_consistent() },
+                    ()
+                );
             }
             Err(RawError::Deadlock) => return Ok(swept),
             Err(RawError::Unavailable(error)) => return Err(error.into()),

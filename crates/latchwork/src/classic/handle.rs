@@ -211,9 +211,12 @@ impl<'r> Classic<'r> {
             Ok(Acquired::OwnerDied) => {
                 // One store makes an entry's object; only a task that was being moved may be left half-way.
                 crate::atomic::unless_disabled!(ClassicFinishesMove, self.finish_move(), ());
-                // SAFETY: locked above.
-                let takes_over = || unsafe { lock.mark_raw_consistent() };
-                crate::atomic::unless_disabled!(ClassicTakesOver, takes_over(), ());
+                crate::atomic::unless_disabled!(
+                    ClassicTakesOver,
+                    // SAFETY: locked above.
+                    unsafe { lock.mark_raw_consistent() },
+                    ()
+                );
             }
             Ok(_) => {}
             Err(RawError::Unavailable(error)) => return Err(not_attached(error.into())),

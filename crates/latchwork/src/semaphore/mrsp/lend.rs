@@ -181,9 +181,12 @@ fn recompute_affinity(tasks: &Arc<Inner>, task: u64) {
         Ok(Acquired::Clean) => {}
         Ok(Acquired::OwnerDied) => {
             // The mask is recomputed from the records alone.
-            // SAFETY: taken just now.
-            let takes_over = || unsafe { lending.lock.mark_raw_consistent() };
-            crate::atomic::unless_disabled!(LenderTakesOver, takes_over(), ());
+            crate::atomic::unless_disabled!(
+                LenderTakesOver,
+                // SAFETY: taken just now.
+                unsafe { lending.lock.mark_raw_consistent() },
+                ()
+            );
         }
         Err(_) => return,
     }
