@@ -4,12 +4,16 @@
 //! when dropped, and the watchdog knows all children.
 #![allow(unsafe_code)]
 
+use crate::apart::{fork_apart, next_is_apart};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 /// The exit code of a child whose body panicked.
 const PANICKED: i32 = 101;
+
+/// The ID of a parent that is not in the child's PID namespace, as the child sees it.
+const OUTSIDE: i32 = 0;
 
 /// Process IDs of the live children of this process; 0 for none.
 static CHILDREN: [AtomicI32; 512] = [const { AtomicI32::new(0) }; 512];
@@ -31,24 +35,32 @@ pub enum Exit {
 pub struct Child {
     pid: i32,
     exit: Option<Exit>,
+    is_apart: bool,
 }
 
 impl Child {
     /// Runs `body` in a fork of this process. The child ends with `_exit`: no destructors, no atexit
     /// handlers. It is killed when the calling *thread* ends.
     ///
+    /// After [`Trial::across_namespaces`](crate::Trial::across_namespaces) it may be in a PID namespace of its own.
+    ///
     /// # Panics
     /// If the process cannot be made.
     pub fn fork(body: impl FnOnce()) -> Self {
+        if next_is_apart() {
+            let mut child = Self::start(fork_apart, OUTSIDE, body);
+            child.is_apart = true;
+            return child;
+        }
         // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the child; tests run one
         // after the other, so no other test's thread holds one of std's locks, and `start` has those of the output.
         Self::start(|| unsafe { libc::fork() }, own_id(), body)
     }
 
-    /// As [`Self::fork`], in a PID namespace in which the parent is not: there it has the ID 0.
+    /// As [`Self::fork`], if the next child of this process is in a PID namespace in which the parent is not.
     pub(crate) fn fork_outside(body: impl FnOnce()) -> Self {
         // SAFETY: as for `fork`.
-        Self::start(|| unsafe { libc::fork() }, 0, body)
+        Self::start(|| unsafe { libc::fork() }, OUTSIDE, body)
     }
 
     /// As [`Self::fork`], by the raw system call: libc does not notice it. Its cached thread ID and its robust list are
@@ -93,13 +105,22 @@ impl Child {
                 break;
             }
         }
-        Self { pid, exit: None }
+        Self {
+            pid,
+            exit: None,
+            is_apart: false,
+        }
     }
 
-    /// Its process ID.
+    /// Its process ID, as this process sees it.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Whether it was forked into a PID namespace of its own.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.is_apart
     }
 
     /// Sends a signal, unless the child has been reaped.

@@ -40,6 +40,7 @@
 //!
 //! No test result depends on a measured time: the watchdog only ends a test that would never end.
 
+mod apart;
 pub mod bodies;
 mod child;
 mod compile;

@@ -1,5 +1,6 @@
 //! One kill test.
 
+use crate::apart::Apart;
 use crate::{Child, Seed, Watchdog};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ pub struct Trial {
     name: &'static str,
     seed: Seed,
     watchdog: Watchdog,
+    apart: Option<Apart>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -28,8 +30,31 @@ impl Trial {
             name,
             seed,
             watchdog,
+            apart: None,
             _turn: turn,
         }
+    }
+
+    /// From now on, half of the children are forked into PID namespaces of their own (the seed decides which). All of those
+    /// have the same thread ID, and this process and the other half are in another namespace than they are.
+    ///
+    /// If this process may not make PID namespaces, it says so, and all children stay in its namespace.
+    #[must_use]
+    pub fn across_namespaces(mut self) -> Self {
+        match Apart::begin(self.seed) {
+            Ok(apart) => self.apart = Some(apart),
+            Err(error) => println!(
+                "SKIPPED: {}: children in other PID namespaces: {error}",
+                self.name
+            ),
+        }
+        self
+    }
+
+    /// Whether children may be in other PID namespaces.
+    #[must_use]
+    pub fn is_across_namespaces(&self) -> bool {
+        self.apart.is_some()
     }
 
     /// The test's name.

@@ -18,7 +18,7 @@ use latchwork_testkit::{Child, Trial, step};
 
 mod kill_support;
 mod robust_kinds;
-use kill_support::{asleep, region, warm_up};
+use kill_support::{asleep, begin_with, warm_up};
 use robust_kinds::Kind;
 
 /// A number of tokens under a mutex. One number cannot be torn, and needs no repair.
@@ -233,8 +233,7 @@ macro_rules! with_every_mutex {
             fn $body() {
                 let name = concat!(stringify!($module), "::", stringify!($body));
                 if <$mutex>::may_be_used(name) {
-                    let trial = Trial::begin(name);
-                    let region = region("kill_condvar");
+                    let (trial, region) = begin_with::<$mutex>(name, "kill_condvar");
                     super::$body(&trial, &Shop::<$mutex>::new(&region));
                     assert_eq!(now(), OTHER, "the priority is not restored");
                     region.sweep().unwrap();

@@ -10,7 +10,7 @@ use latchwork_testkit::{Child, Page, Storm, Trial, Worker};
 use std::thread;
 
 mod kill_support;
-use kill_support::{region, warm_up};
+use kill_support::{region, region_across, warm_up};
 
 const A: EventSet = EventSet::event(0);
 const B: EventSet = EventSet::event(9);
@@ -38,8 +38,9 @@ fn receiver(trial: &Trial, region: &Region, name: &Name, receive: impl FnOnce())
 /// the region wakes the receiver.
 #[test]
 fn a_receiver_is_woken_wherever_its_sender_is_killed() {
-    let trial = Trial::begin("a_receiver_is_woken_wherever_its_sender_is_killed");
-    let region = region("kill_event");
+    let trial =
+        Trial::begin("a_receiver_is_woken_wherever_its_sender_is_killed").across_namespaces();
+    let region = region_across("kill_event");
     let events = Events::new(&region);
     let name = Name::new();
     region.join("test").unwrap();
@@ -111,8 +112,9 @@ fn begins_with_nothing(region: &Region, victim: TaskId) {
 /// A receiver is killed: its events go with it, and its place's next task begins with none.
 #[test]
 fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
-    let trial = Trial::begin("an_heir_begins_with_nothing_wherever_a_receiver_is_killed");
-    let region = region("kill_event");
+    let trial = Trial::begin("an_heir_begins_with_nothing_wherever_a_receiver_is_killed")
+        .across_namespaces();
+    let region = region_across("kill_event");
     let events = Events::new(&region);
     let name = Name::new();
     region.join("test").unwrap();
@@ -159,8 +161,9 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
 /// A receiver with a limit, which is killed. Its next one in the slot gets nothing of the event that it had.
 #[test]
 fn a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction() {
-    let trial = Trial::begin("a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction");
-    let region = region("kill_event");
+    let trial = Trial::begin("a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction")
+        .across_namespaces();
+    let region = region_across("kill_event");
     let events = Events::new(&region);
     region.join("test").unwrap();
     let limit = Duration::from_millis(1);

@@ -2,13 +2,11 @@
 #![allow(unsafe_code)]
 
 use core::alloc::Layout;
-use core::pin::Pin;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork::region::{
-    ObjectError, Orphans, Region, RegionOptions, Shareable, TornSafe, each_pinned,
-};
+use latchwork::mutex::in_region::LockError;
+use latchwork::mutex::{InRegion, Mutex, RegionGuard};
+use latchwork::region::{ObjectError, Orphans, Region, RegionOptions, Shareable, TornSafe};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Page, Storm, Trial, Worker, fastrand};
 
@@ -61,10 +59,9 @@ struct Named {
     words: [u64; 300],
 }
 
-type Locks = [Mutex<(), Robust>; NAMES];
+type Locks = [Mutex<(), InRegion>; NAMES];
 
-fn locked(locks: Pin<&Locks>, name: usize) -> RobustGuard<'_, ()> {
-    let lock = each_pinned(locks).nth(name).unwrap();
+fn locked(lock: &Mutex<(), InRegion>) -> RegionGuard<'_, ()> {
     match lock.lock() {
         Ok(guard) => guard,
         Err(LockError::OwnerDied(died)) => died.make_consistent(),
@@ -101,21 +98,22 @@ fn size(rng: &mut fastrand::Rng) -> usize {
     }
 }
 
-fn region() -> Region {
+/// For tasks of several PID namespaces.
+fn region(bytes: u64) -> Region {
     RegionOptions::new()
-        .max_bytes(64 << 20)
+        .max_bytes(bytes)
         .max_tasks(32)
         .max_names(64)
-        .label("kill_heap")
+        .any_pid_namespace(true)
         .create_anonymous()
         .unwrap()
 }
 
 fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers: bool) {
     let trial = Trial::begin(title);
-    let region = region();
+    let region = region(64 << 20);
     let locks = region
-        .object::<Locks>("locks", || [const { Mutex::robust(()) }; NAMES])
+        .object::<Locks>("locks", || [const { Mutex::in_region(()) }; NAMES])
         .unwrap();
     let progress = Page::<[AtomicU64; 8]>::new();
     let work = |worker: Worker| {
@@ -127,7 +125,7 @@ fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers
                 8 => _ = region.trim().unwrap(),
                 0 => {
                     let index = rng.usize(..NAMES);
-                    let _guard = locked(locks, index);
+                    let _guard = locked(&locks[index]);
                     if !remove(&region, index) {
                         region
                             .object(&name(index), || Named {
@@ -194,7 +192,7 @@ fn killing_sweepers_loses_no_memory() {
 #[test]
 fn kept_blocks_outlive_their_task() {
     let trial = Trial::begin("kept_blocks_outlive_their_task");
-    let region = region();
+    let region = region(64 << 20);
     region.join("test").unwrap();
     for _ in 0..trial.times(10) {
         let before = region.heap_stats().allocated_bytes;
@@ -232,7 +230,7 @@ fn step_through(
     prepare: impl Fn(&Region),
     operation: impl Fn(&Region),
 ) {
-    let region = region();
+    let region = region(64 << 20);
     region.join("test").unwrap();
     // The parent's own caches are warm.
     Block::new(&region, 64, 1).free(&region);
@@ -281,7 +279,8 @@ fn die() {
 
 #[test]
 fn allocate_and_free_lose_nothing_at_any_instruction() {
-    let trial = Trial::begin("allocate_and_free_lose_nothing_at_any_instruction");
+    let trial =
+        Trial::begin("allocate_and_free_lose_nothing_at_any_instruction").across_namespaces();
     let sizes = [
         ("small", 64),
         ("medium", 20_000),
@@ -309,7 +308,8 @@ fn allocate_and_free_lose_nothing_at_any_instruction() {
 /// A victim is killed anywhere in an allocation for which the region grows; then another task makes it grow.
 #[test]
 fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
-    let trial = Trial::begin("a_region_grows_after_a_kill_at_any_instruction_of_its_growth");
+    let trial = Trial::begin("a_region_grows_after_a_kill_at_any_instruction_of_its_growth")
+        .across_namespaces();
     let spans = |count: usize| Layout::from_size_align(count << 16, 16).unwrap();
     let committed = core::cell::Cell::new(0);
     step::each_instruction_and_recovery(
@@ -317,7 +317,7 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
         "allocate, where the region grows",
         // Each in a region of its own, which has not grown yet.
         || {
-            let region = region();
+            let region = region(64 << 20);
             region.join("test").unwrap();
             committed.set(region.heap_stats().committed_bytes);
             region
@@ -367,7 +367,8 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
 /// The only free blocks are in a span without owner. A victim is killed anywhere in an allocation that adopts it.
 #[test]
 fn a_span_without_owner_is_adopted_after_a_kill_at_any_instruction() {
-    let trial = Trial::begin("a_span_without_owner_is_adopted_after_a_kill_at_any_instruction");
+    let trial = Trial::begin("a_span_without_owner_is_adopted_after_a_kill_at_any_instruction")
+        .across_namespaces();
     let small = Layout::from_size_align(64, 16).unwrap();
     let span_size = Layout::from_size_align(64 << 10, 16).unwrap();
     step::each_instruction_and_recovery(
@@ -375,8 +376,7 @@ fn a_span_without_owner_is_adopted_after_a_kill_at_any_instruction() {
         "allocate, from a span without owner",
         // Each in a region of its own, which is full.
         || {
-            let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous();
-            let region = region.unwrap();
+            let region = region(1 << 20);
             region.join("test").unwrap();
             // Its block outlives the thread, and with it the span.
             let leaves = || {
@@ -415,7 +415,8 @@ fn a_span_without_owner_is_adopted_after_a_kill_at_any_instruction() {
 
 #[test]
 fn named_objects_are_made_and_removed_whole_at_any_instruction() {
-    let trial = Trial::begin("named_objects_are_made_and_removed_whole_at_any_instruction");
+    let trial = Trial::begin("named_objects_are_made_and_removed_whole_at_any_instruction")
+        .across_namespaces();
     let make = |region: &Region| {
         region
             .object(&name(0), || Named { words: [7; 300] })
@@ -442,8 +443,9 @@ fn named_objects_are_made_and_removed_whole_at_any_instruction() {
 #[test]
 fn recovery_of_heap_and_directory_can_be_repeated_from_every_instruction() {
     let trial =
-        Trial::begin("recovery_of_heap_and_directory_can_be_repeated_from_every_instruction");
-    let region = region();
+        Trial::begin("recovery_of_heap_and_directory_can_be_repeated_from_every_instruction")
+            .across_namespaces();
+    let region = region(64 << 20);
     region.join("test").unwrap();
     let before = region.heap_stats().allocated_bytes;
     let victim = |span: step::Span| {

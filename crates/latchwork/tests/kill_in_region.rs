@@ -78,6 +78,7 @@ fn region() -> Region {
         .max_bytes(4 << 20)
         .max_tasks(64)
         .label("kill_in_region")
+        .any_pid_namespace(true)
         .create_anonymous()
         .unwrap()
 }
@@ -109,7 +110,8 @@ fn recoverers_may_be_killed<P: Form>() {
 }
 
 fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction");
+    let trial =
+        Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     let covered = step::each_instruction_and_recovery(
@@ -136,7 +138,8 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
 
 /// The lock call by which a thread becomes a task of the region.
 fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction");
+    let trial =
+        Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
@@ -156,7 +159,7 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
 
 /// A task that waits, and is killed; with another one asleep, which must get in.
 fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction");
+    let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     let before = || {
@@ -188,7 +191,8 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
 
 /// A task that waits for a limited time, in vain, and is killed; with another one asleep, which must get in.
 fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("a_timed_wait_is_recoverable_at_every_instruction");
+    let trial =
+        Trial::begin("a_timed_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
@@ -223,7 +227,8 @@ fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
 
 /// An unlock that has a sleeper to wake.
 fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction");
+    let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction")
+        .across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
@@ -261,7 +266,7 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
 
 /// The first and the second task that takes over from a dead owner.
 fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction");
+    let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
@@ -287,7 +292,7 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
 
 /// Whoever takes over from a dead owner gives the lock up, and may be killed while doing so.
 fn giving_up_is_never_half_done<P: Form>() {
-    let trial = Trial::begin("giving_up_is_never_half_done");
+    let trial = Trial::begin("giving_up_is_never_half_done").across_namespaces();
     let region = region();
     let mut round = 0;
     step::each_instruction_and_recovery(
@@ -329,7 +334,8 @@ fn giving_up_is_never_half_done<P: Form>() {
 
 /// A task that has forgotten a guard, and may not leave.
 fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
-    let trial = Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction");
+    let trial =
+        Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(

@@ -20,6 +20,7 @@ fn region() -> Region {
     RegionOptions::new()
         .max_bytes(4 << 20)
         .max_tasks(16)
+        .any_pid_namespace(true)
         .create_anonymous()
         .unwrap()
 }
@@ -65,7 +66,8 @@ type World<'a> = RefCell<(
 /// The top waiter is killed, with another waiter asleep at the gate, which must get in.
 #[test]
 fn a_top_waiter_is_recoverable_at_every_instruction() {
-    let trial = Trial::begin("a_top_waiter_is_recoverable_at_every_instruction");
+    let trial =
+        Trial::begin("a_top_waiter_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let lock = lock_in(&region);
     let world = || -> World<'_> { RefCell::new((Some(lock.lock().unwrap()), None)) };
@@ -114,7 +116,7 @@ fn a_top_waiter_is_recoverable_at_every_instruction() {
 /// An unlock that hands off to a top waiter.
 #[test]
 fn a_hand_off_is_recoverable_at_every_instruction() {
-    let trial = Trial::begin("a_hand_off_is_recoverable_at_every_instruction");
+    let trial = Trial::begin("a_hand_off_is_recoverable_at_every_instruction").across_namespaces();
     let region = region();
     let lock = lock_in(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();

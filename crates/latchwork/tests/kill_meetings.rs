@@ -11,7 +11,7 @@ use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
 
 mod kill_support;
-use kill_support::{asleep, region, warm_up};
+use kill_support::{asleep, begin_with, region, region_across, warm_up};
 
 fn arrive(barrier: &Barrier<Shared>) {
     let _last = barrier.wait();
@@ -64,8 +64,9 @@ fn killed_completers_and_waiters_hang_nobody() {
 
 #[test]
 fn a_completion_is_whole_at_every_instruction_of_its_completer() {
-    let trial = Trial::begin("a_completion_is_whole_at_every_instruction_of_its_completer");
-    let region = region("kill_meetings");
+    let trial = Trial::begin("a_completion_is_whole_at_every_instruction_of_its_completer")
+        .across_namespaces();
+    let region = region_across("kill_meetings");
     let done = region
         .object("done", Completion::<Shared>::shared)
         .unwrap()
@@ -123,8 +124,9 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
 
 #[test]
 fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
-    let trial = Trial::begin("a_token_is_taken_or_left_at_every_instruction_of_its_taker");
-    let region = region("kill_meetings");
+    let trial = Trial::begin("a_token_is_taken_or_left_at_every_instruction_of_its_taker")
+        .across_namespaces();
+    let region = region_across("kill_meetings");
     let done = region
         .object("done", Completion::<Shared>::shared)
         .unwrap()
@@ -201,8 +203,9 @@ fn one_who_dies_after_its_arrival_counts_as_arrived() {
 
 #[test]
 fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
-    let trial = Trial::begin("a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive");
-    let region = region("kill_meetings");
+    let trial = Trial::begin("a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive")
+        .across_namespaces();
+    let region = region_across("kill_meetings");
     let barrier = region
         .object("barrier", || Barrier::<Shared>::shared(3))
         .unwrap()
@@ -377,21 +380,20 @@ fn is_run_by_the_next<I: Initialisation>(trial: &Trial) {
 
 #[test]
 fn an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last() {
-    let trial =
-        Trial::begin("an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last");
-    runs_to_its_end_once::<Once>(&trial);
+    runs_to_its_end_once::<Once>(
+        "an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last",
+    );
 }
 
 #[test]
 fn an_initialisation_by_a_region_lock_runs_to_its_end_once_whatever_instruction_is_the_last() {
-    let trial = Trial::begin("an_initialisation_by_a_region_lock");
-    runs_to_its_end_once::<RegionOnce>(&trial);
+    runs_to_its_end_once::<RegionOnce>("an_initialisation_by_a_region_lock");
 }
 
-fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
-    let region = region("kill_meetings");
+fn runs_to_its_end_once<I: Initialisation>(name: &'static str) {
+    let (trial, region) = begin_with::<Cell<I>>(name, "kill_meetings");
     step::each_instruction_and_recovery(
-        trial,
+        &trial,
         "once",
         || region.object("cell", Cell::<I>::new).unwrap().get_ref(),
         |cell, span| {

@@ -7,7 +7,7 @@ use core::mem::forget;
 use core::pin::Pin;
 use core::time::Duration;
 use latchwork::mutex::{InRegion, Robust};
-use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::region::{Region, Shareable};
 use latchwork::rwlock::{
     LockError, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard, SeatLock, Uncounted,
 };
@@ -15,6 +15,9 @@ use latchwork_testkit::bodies::kill::{self, Mortal, MortalReaders};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Trial};
+
+mod kill_support;
+use kill_support::{begin_with, region};
 
 const READERS: usize = 3;
 
@@ -110,19 +113,10 @@ fn arena<K: Kind>(region: &Region) -> Arena<'_, K> {
     kill::Arena::new(Of(region.object("lock", K::lock).unwrap()))
 }
 
-fn region() -> Region {
-    RegionOptions::new()
-        .max_bytes(4 << 20)
-        .max_tasks(64)
-        .label("kill_rwlock")
-        .create_anonymous()
-        .unwrap()
-}
-
 /// A storm over tasks of which `write_pct` of the sections write.
 fn storm<K: Kind>(name: &'static str, seats: usize, kills: u64, write_pct: u32) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region("kill_rwlock");
     arena::<K>(&region).storm_with_readers(&trial, seats, kills, write_pct);
     region.sweep().unwrap();
     region.check_heap().unwrap();
@@ -143,7 +137,7 @@ fn readers_alone_survive_each_others_deaths<K: Kind>(name: &'static str) {
 
 fn recoverers_may_be_killed<K: Kind>(name: &'static str) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region("kill_rwlock");
     arena::<K>(&region).storm(&trial, 5, 60, true);
 }
 
@@ -154,8 +148,7 @@ fn free_lock_killed_at_every_instruction<K: Kind>(
     section: fn(&Arena<'_, K>),
     may_tear: bool,
 ) {
-    let trial = Trial::begin(name);
-    let region = region();
+    let (trial, region) = begin_with::<Lock<K>>(name, "kill_rwlock");
     let arena = &arena::<K>(&region);
     let mut died = 0;
     step::each_instruction_and_recovery(
@@ -217,8 +210,7 @@ fn waiting_killed_at_every_instruction<K: Kind>(
     section: fn(&Arena<'_, K>),
     other: fn(&Arena<'_, K>),
 ) {
-    let trial = Trial::begin(name);
-    let region = region();
+    let (trial, region) = begin_with::<Lock<K>>(name, "kill_rwlock");
     let arena = &arena::<K>(&region);
     let before = || {
         let held = hold(arena);
@@ -285,8 +277,7 @@ fn timed_wait_killed_at_every_instruction<K: Kind>(
     hold: for<'a> fn(&'a Arena<'_, K>) -> Vec<Held<'a, K>>,
     in_vain: for<'a> fn(Pin<&'a Lock<K>>) -> Option<Failure<'a, K>>,
 ) {
-    let trial = Trial::begin(name);
-    let region = region();
+    let (trial, region) = begin_with::<Lock<K>>(name, "kill_rwlock");
     let arena = &arena::<K>(&region);
     let lock = arena.lock.0;
     step::each_instruction_and_recovery(
@@ -353,8 +344,7 @@ fn a_timed_write_is_recoverable_at_every_instruction<K: Kind>(name: &'static str
 
 /// Whoever takes over from a dead writer gives the lock up, and may be killed while doing so.
 fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
-    let trial = Trial::begin(name);
-    let region = region();
+    let (trial, region) = begin_with::<Lock<K>>(name, "kill_rwlock");
     let mut round = 0;
     step::each_instruction_and_recovery(
         &trial,

@@ -154,7 +154,6 @@ static void deaths(struct field *field)
 {
 	struct timespec late = in_ms(CLOCK_MONOTONIC, 60000);
 	pid_t child;
-
 	leave_to_dead_owner(field);
 	repair(&field->lock);
 	leave_to_dead_owner(field);
@@ -206,8 +205,6 @@ static void gives_up(struct field *field)
 	CHECK_IS(lw_mutex_unlock(&field->lock), 0);
 }
 
-/* ---- threads that end ---- */
-
 static void *end_with_lock(void *argument)
 {
 	CHECK_IS(lw_mutex_lock(&((struct field *)argument)->lock), 0);
@@ -240,7 +237,6 @@ static void ends(struct field *field)
 {
 	pthread_t thread;
 	pid_t child;
-
 	/* Nobody waits; then a thread of this process does, then another process. */
 	for (int round = 0; round < 3; round++) {
 		field->state = 0;
@@ -298,8 +294,6 @@ static void forks(struct field *field)
 	CHECK_IS(exit_of(child), 0);
 	CHECK_IS(lw_mutex_unlock(&field->lock), 0);
 }
-
-/* ---- regions ---- */
 
 static void *occupy(void *argument)
 {
@@ -384,8 +378,6 @@ static void holds_many(lw_region_t *region)
 	CHECK_IS(lw_region_remove(region, "many", lw_type("many"), bytes), 0);
 }
 
-/* ---- waits ---- */
-
 static void ignore(int number)
 {
 	(void)number;
@@ -423,7 +415,6 @@ static void conditions(struct field *field)
 	lw_cond_t here = LW_COND_INITIALIZER;
 	pid_t child;
 	int error;
-
 	CHECK_IS(lw_cond_wait(&field->changed, &field->lock), EPERM);
 	CHECK_IS(lw_mutex_lock(&field->lock), 0);
 	CHECK_IS(lw_cond_timedwait(&here, &field->lock, &soon), ETIMEDOUT);

@@ -49,6 +49,7 @@ fn sweep(lines: &str, result: &str) -> io::Result<()> {
         "sweeps": std::env::var("LATCHWORK_SWEEPS").ok(),
         "killed": sum(&new, "killed"),
         "double": sum(&new, "double"),
+        "apart": sum(&new, "apart"),
     }));
     let rows = merged(list("rows").into_iter().chain(new));
     let report = json!({ "schema": SCHEMA, "runs": runs, "rows": rows });
@@ -70,7 +71,7 @@ fn parsed(lines: &str) -> io::Result<Vec<Value>> {
 }
 
 /// What is added up; of the instructions and points of an operation, which differ from run to run, the most count.
-const SUMS: [&str; 3] = ["killed", "asleep", "double"];
+const SUMS: [&str; 4] = ["killed", "asleep", "double", "apart"];
 const MOST: [&str; 2] = ["instructions", "points"];
 
 /// One row for each operation, in the order of program, kind, test and operation, with the counts and seeds of all lines.
@@ -122,14 +123,23 @@ fn sum(rows: &[Value], name: &str) -> u64 {
 
 fn table(rows: &[Value]) -> String {
     let mut table = String::from(
-        "| program | kind | operation | test | instructions | points | killed | asleep | double kills | outcomes |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "| program | kind | operation | test | instructions | points | killed | asleep | double kills | in their own PID namespaces | \
+         outcomes |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {
         let [program, kind, operation, test] =
             ["program", "kind", "operation", "test"].map(|name| text(row, name));
-        let counts = ["instructions", "points", "killed", "asleep", "double"];
-        let [instructions, points, killed, asleep, double] = counts.map(|name| number(row, name));
+        let counts = [
+            "instructions",
+            "points",
+            "killed",
+            "asleep",
+            "double",
+            "apart",
+        ];
+        let [instructions, points, killed, asleep, double, apart] =
+            counts.map(|name| number(row, name));
         let outcomes: Vec<String> = row["outcomes"]
             .as_object()
             .into_iter()
@@ -139,19 +149,20 @@ fn table(rows: &[Value]) -> String {
         let outcomes = outcomes.join(", ");
         table += &format!(
             "| {program} | {kind} | {operation} | {test} | {instructions} | {points} | {killed} | {asleep} | {double} | \
-             {outcomes} |\n"
+             {apart} | {outcomes} |\n"
         );
     }
     let sum = |name| sum(rows, name);
     table += &format!(
         "\n{} operations, {} instructions, {} points; killed {} times at an instruction, {} times asleep, and {} times as \
-         they recovered from another kill.\n",
+         they recovered from another kill; {} of all these were in PID namespaces of their own.\n",
         rows.len(),
         sum("instructions"),
         sum("points"),
         sum("killed"),
         sum("asleep"),
-        sum("double")
+        sum("double"),
+        sum("apart")
     );
     table
 }
@@ -164,7 +175,7 @@ mod tests {
     fn the_table_has_a_row_for_each_line_and_their_sums() {
         let line = |program: &str, killed: u64| {
             json!({"program": program, "kind": "k", "test": "t", "operation": "o", "instructions": 10, "points": 9,
-                   "killed": killed, "asleep": 1, "double": 2, "outcomes": {"holds": 3, "died": 1}})
+                   "killed": killed, "asleep": 1, "double": 2, "apart": 3, "outcomes": {"holds": 3, "died": 1}})
             .to_string()
         };
         let rows = merged(
@@ -176,13 +187,13 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[2],
-            "| a | k | o | t | 10 | 9 | 5 | 1 | 2 | 1 died, 3 holds |"
+            "| a | k | o | t | 10 | 9 | 5 | 1 | 2 | 3 | 1 died, 3 holds |"
         );
         assert!(lines[3].starts_with("| b | k | o | t | 10 | 9 | 4 |"));
         assert_eq!(
             lines[5],
             "2 operations, 20 instructions, 18 points; killed 9 times at an instruction, 2 times asleep, and 4 times as \
-             they recovered from another kill."
+             they recovered from another kill; 6 of all these were in PID namespaces of their own."
         );
         assert!(parsed("{\"cut").is_err());
     }

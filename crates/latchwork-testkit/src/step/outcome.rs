@@ -22,6 +22,8 @@ pub struct Covered {
     pub asleep: u64,
     /// How many of these kills hit a task that was to recover from another one, by [`Places::kill`](super::Places::kill).
     pub double: u64,
+    /// How many of all these victims were in a PID namespace of their own.
+    pub apart: u64,
 }
 
 /// What a check found, if it did not panic.
@@ -112,6 +114,7 @@ impl Outcomes {
             killed_at,
             asleep,
             double,
+            apart,
         } = *covered;
         json!({
             "program": program,
@@ -123,6 +126,7 @@ impl Outcomes {
             "killed": killed_at,
             "asleep": asleep,
             "double": double,
+            "apart": apart,
             "outcomes": self.0,
         })
     }
@@ -144,12 +148,16 @@ mod tests {
             killed_at: 3,
             asleep: 1,
             double: 2,
+            apart: 4,
         };
         let line = outcomes.line("a_test", "lock", &covered);
         assert_eq!(line["program"], "latchwork_testkit");
         assert_eq!(line["kind"], "step::outcome::tests");
         assert_eq!(line["operation"], "lock");
-        assert_eq!([&line["killed"], &line["double"]], [3, 2]);
+        assert_eq!(
+            [&line["killed"], &line["double"], &line["apart"]],
+            [3, 2, 4]
+        );
         assert_eq!(line["outcomes"], json!({"holds": 1, "owner died": 2}));
     }
 }

@@ -181,6 +181,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
         let unblock = &mut self.parts.unblock;
         let point = walk(&mut Stop::new(&tracee, &mut || unblock(world) || awakes));
         self.trial.progress();
+        self.covered.apart += u64::from(tracee.child.is_apart() && point != Point::Finished);
         if point == Point::Finished {
             tracee.finish();
         } else {
@@ -196,17 +197,19 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
             killed_at,
             asleep,
             double,
+            apart,
         } = self.covered;
         let more = |count: u64, what: &str| match count {
             0 => String::new(),
             _ => format!(", and {count} {what}"),
         };
         println!(
-            "{}: {}: killed at {killed_at} of {points} points ({instructions} instructions){}{}",
+            "{}: {}: killed at {killed_at} of {points} points ({instructions} instructions){}{}{}",
             self.trial.name(),
             self.name,
             more(asleep, "times asleep"),
             more(double, "times as it recovered from a kill"),
+            more(apart, "of all of these in a PID namespace of its own"),
         );
         self.outcomes.report(self.trial, self.name, &self.covered);
     }

@@ -60,7 +60,8 @@ fn check(region: &Region, queue: Queue<'_>, before: usize) {
 /// The receiver needs cells that another task's wait has used up.
 #[test]
 fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
-    let trial = Trial::begin("a_receiver_that_begins_to_wait_is_killed_at_every_instruction");
+    let trial = Trial::begin("a_receiver_that_begins_to_wait_is_killed_at_every_instruction")
+        .across_namespaces();
     for discipline in [Discipline::Fifo, Discipline::Priority, Discipline::Racing] {
         let region = region();
         region.join("test").unwrap();
@@ -115,7 +116,8 @@ fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
 /// Two get their messages, and one is pending.
 #[test]
 fn a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction() {
-    let trial = Trial::begin("a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction");
+    let trial = Trial::begin("a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction")
+        .across_namespaces();
     let region = region();
     region.join("test").unwrap();
     for length in [64, LARGE] {
@@ -173,7 +175,8 @@ fn a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction() {
 #[test]
 fn a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction() {
     let trial =
-        Trial::begin("a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction");
+        Trial::begin("a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction")
+            .across_namespaces();
     let region = region();
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();
@@ -216,7 +219,8 @@ fn a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction() {
 #[test]
 fn a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction() {
     let trial =
-        Trial::begin("a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction");
+        Trial::begin("a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction")
+            .across_namespaces();
     let region = region();
     region.join("test").unwrap();
     let queue = queue(&region, Discipline::Fifo);
@@ -257,7 +261,8 @@ fn a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction()
 #[test]
 fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
     let trial =
-        Trial::begin("a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction");
+        Trial::begin("a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction")
+            .across_namespaces();
     for discipline in [Discipline::Fifo, Discipline::Priority, Discipline::Racing] {
         let region = region();
         region.join("test").unwrap();
@@ -313,7 +318,8 @@ fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
 fn recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction() {
     let trial = Trial::begin(
         "recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction",
-    );
+    )
+    .across_namespaces();
     let region = region();
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();
@@ -366,7 +372,8 @@ fn recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction(
 /// The chunks of a queue go with it, whoever is killed in its deletion.
 #[test]
 fn a_deletion_gives_chunks_back_at_every_instruction() {
-    let trial = Trial::begin("a_deletion_gives_chunks_back_at_every_instruction");
+    let trial =
+        Trial::begin("a_deletion_gives_chunks_back_at_every_instruction").across_namespaces();
     let region = region();
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();

@@ -25,6 +25,7 @@ fn region() -> Region {
         .max_bytes(16 << 20)
         .max_tasks(64)
         .label("kill_queue")
+        .any_pid_namespace(true)
         .create_anonymous()
         .unwrap()
 }

@@ -89,7 +89,8 @@ fn never(_: Spsc<'_>) -> bool {
 
 #[test]
 fn a_ring_passes_whole_messages_at_every_instruction() {
-    let trial = Trial::begin("a_ring_passes_whole_messages_at_every_instruction");
+    let trial =
+        Trial::begin("a_ring_passes_whole_messages_at_every_instruction").across_namespaces();
     // Composed here: in the child its instructions would be stepped through, too.
     let sent = message(5, 900);
     let send = |ring: Spsc<'_>| ring.sender().unwrap().send(&sent).unwrap();
@@ -122,7 +123,8 @@ fn a_ring_passes_whole_messages_at_every_instruction() {
 #[test]
 fn flush_and_deletion_of_a_ring_drop_all_or_nothing_at_every_instruction() {
     let trial =
-        Trial::begin("flush_and_deletion_of_a_ring_drop_all_or_nothing_at_every_instruction");
+        Trial::begin("flush_and_deletion_of_a_ring_drop_all_or_nothing_at_every_instruction")
+            .across_namespaces();
     let flush = |ring: Spsc<'_>| assert_eq!(ring.flush().unwrap(), 2);
     step_through(&trial, "flush a ring", 2, flush, never, &[0, 2]);
     let delete = |ring: Spsc<'_>| ring.delete().unwrap();

@@ -40,7 +40,7 @@ fn holder<T>(trial: &Trial, hold: impl FnOnce() -> T) -> Child {
     child
 }
 
-/// Returns when the task is dead, before its parent has waited for it.
+/// Returns when the task is dead, before its parent has waited for it. For a caller in the parent's PID namespace.
 fn kill_of_another(task: &Child) {
     task.signal(libc::SIGKILL);
     let path = format!("/proc/{}/stat", task.pid());
@@ -101,7 +101,8 @@ fn a_call_that_does_not_wait_detects_a_death_swept_at_any_instruction() {
 /// Those who stand still in the midst of a send count neither too much nor too little.
 #[test]
 fn pending_messages_are_counted_truly_at_any_instruction_of_a_sender() {
-    let trial = Trial::begin("pending_messages_are_counted_truly_at_any_instruction_of_a_sender");
+    let trial = Trial::begin("pending_messages_are_counted_truly_at_any_instruction_of_a_sender")
+        .across_namespaces();
     let region = region();
     let queue = queue(&region, 8);
     step::each_standstill(
@@ -127,7 +128,8 @@ fn pending_messages_are_counted_truly_at_any_instruction_of_a_sender() {
 fn a_broadcast_that_reaches_nobody_gives_its_place_to_a_sender_at_any_instruction() {
     let trial = Trial::begin(
         "a_broadcast_that_reaches_nobody_gives_its_place_to_a_sender_at_any_instruction",
-    );
+    )
+    .across_namespaces();
     let region = region();
     region.join("test").unwrap();
     let queue = queue(&region, 1);
@@ -173,7 +175,8 @@ fn a_broadcast_that_reaches_nobody_gives_its_place_to_a_sender_at_any_instructio
 #[test]
 fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
     let trial =
-        Trial::begin("the_other_side_works_on_before_a_death_is_known_at_every_instruction");
+        Trial::begin("the_other_side_works_on_before_a_death_is_known_at_every_instruction")
+            .across_namespaces();
     let region = region();
     let queue = queue(&region, 3);
     let ended = |sent: &[u32], name: &str, point| {
@@ -257,7 +260,8 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
 #[test]
 fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
     let trial =
-        Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction");
+        Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction")
+            .across_namespaces();
     let region = region();
     let disciplines = [Discipline::Racing, Discipline::Fifo, Discipline::Priority];
     let discipline = trial.seed().rng(2).choice(disciplines).unwrap();

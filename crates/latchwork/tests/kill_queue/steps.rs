@@ -89,7 +89,7 @@ pub(super) fn messages_left(count: u32) -> String {
 
 #[test]
 fn send_is_all_or_nothing_at_every_instruction() {
-    let trial = Trial::begin("send_is_all_or_nothing_at_every_instruction");
+    let trial = Trial::begin("send_is_all_or_nothing_at_every_instruction").across_namespaces();
     // Composed here: in the child its instructions would be stepped through, too.
     let send = |length: usize| {
         let mut message = Vec::new();
@@ -118,7 +118,7 @@ fn send_is_all_or_nothing_at_every_instruction() {
 
 #[test]
 fn receive_is_all_or_nothing_at_every_instruction() {
-    let trial = Trial::begin("receive_is_all_or_nothing_at_every_instruction");
+    let trial = Trial::begin("receive_is_all_or_nothing_at_every_instruction").across_namespaces();
     let never = |_: Queue<'_>| false;
     let receive = |queue: Queue<'_>| {
         queue.receive(&mut [0; MAX_MESSAGE]).unwrap();
@@ -161,7 +161,8 @@ fn receive_is_all_or_nothing_at_every_instruction() {
 #[test]
 fn a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction() {
     let trial =
-        Trial::begin("a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction");
+        Trial::begin("a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction")
+            .across_namespaces();
     let limit = Duration::from_millis(1);
     // The limit ends each of its sleeps.
     let ends = |_: Queue<'_>| {
@@ -188,7 +189,8 @@ fn a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction() {
 /// A dead sender and a dead receiver are found by a task that is killed while it recovers them.
 #[test]
 fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
-    let trial = Trial::begin("recovery_of_a_queue_can_be_repeated_from_every_instruction");
+    let trial = Trial::begin("recovery_of_a_queue_can_be_repeated_from_every_instruction")
+        .across_namespaces();
     let region = region();
     let queue = Queue::create(&region, "queue", &QueueOptions::new(4, MAX_MESSAGE as u32)).unwrap();
     let mut message = Vec::new();

@@ -22,7 +22,7 @@ fn message(number: u32, length: usize) -> Vec<u8> {
 
 #[test]
 fn a_place_is_sent_or_free_at_every_instruction() {
-    let trial = Trial::begin("a_place_is_sent_or_free_at_every_instruction");
+    let trial = Trial::begin("a_place_is_sent_or_free_at_every_instruction").across_namespaces();
     let message = message(7, 900);
     let reserve = |queue: Queue<'_>| {
         let mut place = queue.reserve(Wait::Forever).unwrap();
@@ -36,7 +36,7 @@ fn a_place_is_sent_or_free_at_every_instruction() {
 
 #[test]
 fn batches_are_whole_messages_at_every_instruction() {
-    let trial = Trial::begin("batches_are_whole_messages_at_every_instruction");
+    let trial = Trial::begin("batches_are_whole_messages_at_every_instruction").across_namespaces();
     for length in [64, 2800] {
         let messages = [7, 8, 9].map(|number| message(number, length));
         let batch = messages.each_ref().map(Vec::as_slice);
@@ -55,7 +55,8 @@ fn batches_are_whole_messages_at_every_instruction() {
 
 #[test]
 fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
-    let trial = Trial::begin("flush_and_deletion_leave_whole_messages_at_every_instruction");
+    let trial = Trial::begin("flush_and_deletion_leave_whole_messages_at_every_instruction")
+        .across_namespaces();
     let flush = |queue: Queue<'_>| {
         queue.flush().unwrap();
     };
@@ -191,7 +192,8 @@ fn blocks_are_never_lost_or_doubled_at_any_instruction() {
 /// All who wait get a broadcast whose sender is killed, or none; and its board is free again.
 #[test]
 fn a_broadcast_reaches_all_or_none_at_every_instruction() {
-    let trial = Trial::begin("a_broadcast_reaches_all_or_none_at_every_instruction");
+    let trial =
+        Trial::begin("a_broadcast_reaches_all_or_none_at_every_instruction").across_namespaces();
     let region = region();
     let queue = Queue::create(&region, "queue", &QueueOptions::new(2, MAX_MESSAGE as u32)).unwrap();
     for length in [16, LARGE] {
@@ -253,7 +255,8 @@ pub(super) fn reached(late: u32) -> &'static str {
 /// that one's slot and waits at another queue.
 #[test]
 fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
-    let trial = Trial::begin("nobody_is_given_what_was_for_its_predecessor_at_any_instruction");
+    let trial = Trial::begin("nobody_is_given_what_was_for_its_predecessor_at_any_instruction")
+        .across_namespaces();
     let region = region();
     region.join("test").unwrap();
     let make = |name, discipline| {

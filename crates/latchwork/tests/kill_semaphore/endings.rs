@@ -122,7 +122,7 @@ fn recover(region: &Region, span: step::Span) {
 
 #[test]
 fn a_flush_ends_all_waits_at_every_instruction() {
-    let trial = Trial::begin("a_flush_ends_all_waits_at_every_instruction");
+    let trial = Trial::begin("a_flush_ends_all_waits_at_every_instruction").across_namespaces();
     for (name, region, make) in all_flushed() {
         let semaphore = make();
         step::each_instruction_and_recovery(
@@ -160,7 +160,7 @@ fn a_flush_ends_all_waits_at_every_instruction() {
 /// Semaphores with a count are deleted while others wait; an owned one cannot be deleted, and then nobody waits.
 #[test]
 fn a_deletion_ends_all_waits_at_every_instruction() {
-    let trial = Trial::begin("a_deletion_ends_all_waits_at_every_instruction");
+    let trial = Trial::begin("a_deletion_ends_all_waits_at_every_instruction").across_namespaces();
     for (name, region, make) in all_flushed() {
         step::each_instruction_and_recovery(
             &trial,
@@ -208,7 +208,7 @@ fn a_deletion_of_an_mrsp_semaphore_is_all_or_nothing_at_every_instruction() {
     if !may_use_priorities(NAME) {
         return;
     }
-    let trial = Trial::begin(NAME);
+    let trial = Trial::begin(NAME).across_namespaces();
     let region = lasting_region();
     let make = || MrspSemaphore::create(region, "s", priority(50)).unwrap();
     step::each_instruction_and_recovery(

@@ -94,7 +94,8 @@ fn try_beside(what: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 
 #[test]
 fn what_a_waiter_lends_is_not_lost_wherever_it_stands_still() {
-    let trial = Trial::begin("what_a_waiter_lends_is_not_lost_wherever_it_stands_still");
+    let trial = Trial::begin("what_a_waiter_lends_is_not_lost_wherever_it_stands_still")
+        .across_namespaces();
     let scene = Scene::new();
     step::each_standstill(
         &trial,
@@ -126,7 +127,8 @@ fn what_a_waiter_lends_is_not_lost_wherever_it_stands_still() {
 
 #[test]
 fn an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped() {
-    let trial = Trial::begin("an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped");
+    let trial = Trial::begin("an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped")
+        .across_namespaces();
     let scene = Scene::new();
     step::each_standstill(
         &trial,
@@ -159,7 +161,8 @@ fn an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped() {
 fn an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stopped() {
     let trial = Trial::begin(
         "an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stopped",
-    );
+    )
+    .across_namespaces();
     let scene = Scene::new();
     step::each_standstill(
         &trial,
@@ -201,7 +204,8 @@ fn an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stoppe
 
 #[test]
 fn what_a_killed_waiter_lent_is_taken_back_at_every_instruction() {
-    let trial = Trial::begin("what_a_killed_waiter_lent_is_taken_back_at_every_instruction");
+    let trial = Trial::begin("what_a_killed_waiter_lent_is_taken_back_at_every_instruction")
+        .across_namespaces();
     let scene = Scene::new();
     let me = scene.me_at(OWN);
     step::each_instruction_and_recovery(
@@ -244,7 +248,8 @@ fn what_a_killed_waiter_lent_is_taken_back_at_every_instruction() {
 fn an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruction() {
     let trial = Trial::begin(
         "an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruction",
-    );
+    )
+    .across_namespaces();
     let scene = Scene::new();
     let me = scene.me_at(OWN);
     step::each_instruction_and_recovery(

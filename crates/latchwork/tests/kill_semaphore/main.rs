@@ -18,6 +18,7 @@ fn region() -> Region {
         .max_bytes(8 << 20)
         .max_tasks(64)
         .label("kill_semaphore")
+        .any_pid_namespace(true)
         .create_anonymous()
         .unwrap()
 }

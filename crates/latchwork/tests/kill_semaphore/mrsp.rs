@@ -1,4 +1,5 @@
-//! MrsP semaphores whose owners and helpers are killed at each instruction, while processors are lent.
+//! MrsP semaphores whose owners and helpers are killed at each instruction, while processors are lent. (In one PID namespace:
+//! a processor is lent to a task by its thread ID.)
 
 use super::bound::{bind, bound_task, processors_of, real_time_of, thread_id, two_processors};
 use super::{priority, region};

@@ -12,7 +12,8 @@ use latchwork_testkit::{Child, Trial};
 /// Owners and waiters are dead, and the task that detects it is killed during the recovery.
 #[test]
 fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
-    let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction");
+    let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction")
+        .across_namespaces();
     for (name, options) in all_binary() {
         let region = lasting_region();
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
@@ -62,7 +63,8 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
 /// A task is killed while it recomputes a priority: the next task recomputes it.
 #[test]
 fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
-    let trial = Trial::begin("a_change_of_priority_takes_effect_or_not_at_every_instruction");
+    let trial = Trial::begin("a_change_of_priority_takes_effect_or_not_at_every_instruction")
+        .across_namespaces();
     let region = lasting_region();
     let semaphore = BinarySemaphore::create(region, "s", &BinaryOptions::new().inherit()).unwrap();
     let me = region.task_id().unwrap();
@@ -121,7 +123,8 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
 /// waits for another object.
 #[test]
 fn a_task_is_not_taken_for_its_predecessor_at_any_instruction() {
-    let trial = Trial::begin("a_task_is_not_taken_for_its_predecessor_at_any_instruction");
+    let trial = Trial::begin("a_task_is_not_taken_for_its_predecessor_at_any_instruction")
+        .across_namespaces();
     let region = lasting_region();
     region.join("test").unwrap();
     let make = |name| CountingSemaphore::create(region, name, 0, Discipline::Fifo).unwrap();
@@ -166,7 +169,8 @@ fn a_task_is_not_taken_for_its_predecessor_at_any_instruction() {
 /// The same change as above; but no other task uses the semaphore until the wait is over.
 #[test]
 fn a_waiter_completes_a_killed_change_of_its_priority() {
-    let trial = Trial::begin("a_waiter_completes_a_killed_change_of_its_priority");
+    let trial =
+        Trial::begin("a_waiter_completes_a_killed_change_of_its_priority").across_namespaces();
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
     step::each_instruction_and_recovery(
@@ -210,7 +214,8 @@ fn a_waiter_completes_a_killed_change_of_its_priority() {
 #[test]
 fn a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority() {
     let trial =
-        Trial::begin("a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority");
+        Trial::begin("a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority")
+            .across_namespaces();
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
     step::each_instruction_and_recovery(

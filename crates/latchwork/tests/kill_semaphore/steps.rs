@@ -65,7 +65,8 @@ pub(crate) fn check_count(
 #[test]
 fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
     let trial =
-        Trial::begin("operations_that_need_not_wait_are_all_or_nothing_at_every_instruction");
+        Trial::begin("operations_that_need_not_wait_are_all_or_nothing_at_every_instruction")
+            .across_namespaces();
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Fifo);
     step::each_instruction_and_recovery(
@@ -128,7 +129,8 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
 
 #[test]
 fn a_unit_is_handed_over_or_not_at_every_instruction() {
-    let trial = Trial::begin("a_unit_is_handed_over_or_not_at_every_instruction");
+    let trial =
+        Trial::begin("a_unit_is_handed_over_or_not_at_every_instruction").across_namespaces();
     let region = lasting_region();
     // The last one leaves the queue empty.
     for (discipline, count) in [(Discipline::Fifo, 2), (Discipline::Priority, 1)] {
@@ -185,7 +187,8 @@ fn region_of(discipline: Discipline, first: &'static Region) -> &'static Region 
 
 #[test]
 fn a_wait_for_a_unit_ends_once_at_every_instruction() {
-    let trial = Trial::begin("a_wait_for_a_unit_ends_once_at_every_instruction");
+    let trial =
+        Trial::begin("a_wait_for_a_unit_ends_once_at_every_instruction").across_namespaces();
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
     let released = Cell::new(false);
@@ -247,7 +250,8 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
 
 #[test]
 fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
-    let trial = Trial::begin("a_semaphore_is_handed_over_or_not_at_every_instruction");
+    let trial =
+        Trial::begin("a_semaphore_is_handed_over_or_not_at_every_instruction").across_namespaces();
     for (name, options) in all_binary() {
         let region = lasting_region();
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
@@ -304,7 +308,8 @@ fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
 
 #[test]
 fn a_wait_for_an_owner_ends_once_at_every_instruction() {
-    let trial = Trial::begin("a_wait_for_an_owner_ends_once_at_every_instruction");
+    let trial =
+        Trial::begin("a_wait_for_an_owner_ends_once_at_every_instruction").across_namespaces();
     for (name, options) in all_binary() {
         let region = lasting_region();
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();

@@ -1,17 +1,34 @@
 //! The frame of kill tests of small objects in a region.
 #![allow(dead_code, reason = "each program uses its part")]
 
-use latchwork::region::{Region, RegionOptions};
+use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork_testkit::{Child, Exit, Trial};
 
 /// Room for objects and 64 tasks.
 pub fn region(label: &str) -> Region {
+    options(label).create_anonymous().unwrap()
+}
+
+/// As [`region`], for tasks of several PID namespaces.
+pub fn region_across(label: &str) -> Region {
+    let options = options(label).any_pid_namespace(true);
+    options.create_anonymous().unwrap()
+}
+
+/// A trial and a region for objects of type `T`: across PID namespaces, unless such an object names its owner by a thread ID.
+pub fn begin_with<T: Shareable>(name: &'static str, label: &str) -> (Trial, Region) {
+    let trial = Trial::begin(name);
+    match T::NAMES_THREADS {
+        true => (trial, region(label)),
+        false => (trial.across_namespaces(), region_across(label)),
+    }
+}
+
+fn options(label: &str) -> RegionOptions {
     RegionOptions::new()
         .max_bytes(4 << 20)
         .max_tasks(64)
         .label(label)
-        .create_anonymous()
-        .unwrap()
 }
 
 /// Waits until these processes sleep.
