@@ -38,6 +38,9 @@ impl Trial {
     /// From now on, half of the children are forked into PID namespaces of their own (the seed decides which). All of those
     /// have the same thread ID, and this process and the other half are in another namespace than they are.
     ///
+    /// A child that is killed while it is becoming a task of a region ends its whole namespace with it, so that its claim of
+    /// a slot is lost: the region needs room for as many claims.
+    ///
     /// If this process may not make PID namespaces, it says so, and all children stay in its namespace.
     #[must_use]
     pub fn across_namespaces(mut self) -> Self {

@@ -98,11 +98,11 @@ fn size(rng: &mut fastrand::Rng) -> usize {
     }
 }
 
-/// For tasks of several PID namespaces.
+/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`]).
 fn region(bytes: u64) -> Region {
     RegionOptions::new()
         .max_bytes(bytes)
-        .max_tasks(32)
+        .max_tasks(1024)
         .max_names(64)
         .any_pid_namespace(true)
         .create_anonymous()

@@ -73,10 +73,11 @@ fn arena<P: Form>(region: &Region) -> Arena<Of<'_, P>> {
     Arena::new(Of(region.object("lock", new_lock).unwrap().get_ref()))
 }
 
+/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`]).
 fn region() -> Region {
     RegionOptions::new()
         .max_bytes(4 << 20)
-        .max_tasks(64)
+        .max_tasks(1024)
         .label("kill_in_region")
         .any_pid_namespace(true)
         .create_anonymous()

@@ -20,10 +20,11 @@ const LARGE: usize = 4200;
 
 type Operation = fn(Queue<'_>);
 
+/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`](latchwork_testkit::Trial)).
 fn region() -> Region {
     RegionOptions::new()
         .max_bytes(16 << 20)
-        .max_tasks(64)
+        .max_tasks(1024)
         .label("kill_queue")
         .any_pid_namespace(true)
         .create_anonymous()

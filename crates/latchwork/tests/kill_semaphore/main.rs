@@ -13,10 +13,11 @@ mod storms;
 use latchwork::region::{Region, RegionOptions};
 use latchwork::semaphore::{BinaryOptions, Priority};
 
+/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`](latchwork_testkit::Trial)).
 fn region() -> Region {
     RegionOptions::new()
         .max_bytes(8 << 20)
-        .max_tasks(64)
+        .max_tasks(1024)
         .label("kill_semaphore")
         .any_pid_namespace(true)
         .create_anonymous()

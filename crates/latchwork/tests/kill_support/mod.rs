@@ -6,13 +6,14 @@ use latchwork_testkit::{Child, Exit, Trial};
 
 /// Room for objects and 64 tasks.
 pub fn region(label: &str) -> Region {
-    options(label).create_anonymous().unwrap()
+    options(label).max_tasks(64).create_anonymous().unwrap()
 }
 
-/// As [`region`], for tasks of several PID namespaces.
+/// As [`region`], for tasks of several PID namespaces, and claims of slots that are lost with one
+/// ([`Trial::across_namespaces`]).
 pub fn region_across(label: &str) -> Region {
     let options = options(label).any_pid_namespace(true);
-    options.create_anonymous().unwrap()
+    options.max_tasks(1024).create_anonymous().unwrap()
 }
 
 /// A trial and a region for objects of type `T`: across PID namespaces, unless such an object names its owner by a thread ID.
@@ -25,10 +26,7 @@ pub fn begin_with<T: Shareable>(name: &'static str, label: &str) -> (Trial, Regi
 }
 
 fn options(label: &str) -> RegionOptions {
-    RegionOptions::new()
-        .max_bytes(4 << 20)
-        .max_tasks(64)
-        .label(label)
+    RegionOptions::new().max_bytes(4 << 20).label(label)
 }
 
 /// Waits until these processes sleep.
