@@ -8,7 +8,7 @@ mod support;
 use latchwork as _;
 use latchwork_c as _;
 use manual_pages::errors::{NOT_PROVOKED, citations};
-use manual_pages::sentences::{SHOWN, not_shown, sayings};
+use manual_pages::sentences::{SHOWN, names_of_files, not_shown, sayings};
 use manual_pages::{Prototype, family, pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -393,7 +393,7 @@ fn each_error_of_a_page_is_provoked() {
 #[test]
 fn each_sentence_of_a_page_is_shown() {
     let mut faults = Vec::new();
-    let sayings = sayings();
+    let (sayings, files) = (sayings(), names_of_files());
     for page in pages().iter().filter(|page| SHOWN.contains(&&*page.name)) {
         let sentences = page.sentences();
         assert!(sentences.len() > 10, "{}", sentences.len());
@@ -409,6 +409,12 @@ fn each_sentence_of_a_page_is_shown() {
         for listed in not_shown().filter(|listed| listed.page == page.name) {
             if !sentences.iter().any(|text| text.contains(listed.words)) {
                 faults.push(format!("{}: not on the page: {}", page.name, listed.words));
+            }
+            for missing in listed.files().filter(|file| !files.contains(*file)) {
+                faults.push(format!(
+                    "{}: {}: no file {missing}",
+                    page.name, listed.words
+                ));
             }
         }
         for text in &sentences {

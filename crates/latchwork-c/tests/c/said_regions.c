@@ -24,7 +24,8 @@ static lw_region_t *made(const char *called, const struct lw_region_options *opt
 static void names_and_handles(void)
 {
 	lw_region_t *region = made(name, NULL), *again, *none;
-	int *word = (int *)lw_region_alloc(region, sizeof *word), *seen;
+	int *word = (int *)lw_region_alloc(region, sizeof *word), *seen, descriptor;
+	void *base;
 	pid_t child;
 	CHECK(word);
 	/* lw_region(3) says: lw_region_create() makes a region, and fails if there is a region of this name */
@@ -35,7 +36,7 @@ static void names_and_handles(void)
 	/* lw_region(3) says: Each of these functions stores a handle, which the functions below take */
 	*word = 1;
 	if ((child = fork()) == 0) {
-		void *base = lw_region_base(region);
+		base = lw_region_base(region);
 		CHECK_IS(lw_region_detach(region), 0);
 		CHECK_IS(lw_region_attach(&again, name, NULL), 0);
 		CHECK(lw_region_base(again) == base);
@@ -63,8 +64,15 @@ static void names_and_handles(void)
 	CHECK_IS(lw_region_attach(&again, name, NULL), ENOENT);
 	seen = (int *)lw_region_alloc(region, sizeof *seen);
 	CHECK(seen && *word == 2);
+	/* lw_region(3) says: Its memory is freed when no process has the region attached any more */
+	base = lw_region_base(region);
+	descriptor = lw_region_fd(region);
+	CHECK_IS(msync(base, 4096, MS_ASYNC), 0);
+	CHECK(fcntl(descriptor, F_GETFD) >= 0);
 	/* lw_region(3) says: lw_region_detach() closes the handle, and the calling thread is then no task of the region any more */
 	CHECK_IS(lw_region_detach(region), 0);
+	CHECK(msync(base, 4096, MS_ASYNC) == -1 && errno == ENOMEM);
+	CHECK(fcntl(descriptor, F_GETFD) == -1 && errno == EBADF);
 	/* lw_region(3) says: The name is removed when the last process that has the region attached detaches the region or exits */
 	{
 		struct lw_region_options options;
@@ -76,6 +84,64 @@ static void names_and_handles(void)
 		CHECK_IS(lw_region_detach(region), 0);
 		CHECK_IS(lw_region_attach(&again, name, NULL), ENOENT);
 	}
+}
+
+static void names_that_stay(void)
+{
+	struct lw_region_options options;
+	lw_region_t *region;
+	memset(&options, 0, sizeof options);
+	options.flags = LW_REGION_UNLINK_AT_LAST_DETACH;
+	/* lw_region(3) says: If that process is killed, the name stays; and also if it exits while another of its threads is a task */
+	for (int is_killed = 0; is_killed < 2; is_killed++) {
+		pid_t child = fork();
+		if (child == 0) {
+			CHECK_IS(lw_region_join(made(name, &options), "last"), 0);
+			if (is_killed)
+				raise(SIGKILL);
+			exit(0);
+		}
+		CHECK_IS(exit_of(child), is_killed ? 1000 + SIGKILL : 0);
+		CHECK_IS(lw_region_attach(&region, name, NULL), 0);
+		CHECK_IS(lw_region_unlink(name), 0);
+		CHECK_IS(lw_region_detach(region), 0);
+	}
+	/* lw_region(3) says: The flag has no effect on a region that is made */
+	options.flags = LW_REGION_CHECKED;
+	region = made(name, &options);
+	CHECK_IS(lw_region_unlink(name), 0);
+	CHECK_IS(lw_region_detach(region), 0);
+}
+
+static lw_region_mutex_t *of_the_region;
+static volatile int has_joined, is_detached;
+
+static void *stay_a_task(void *region)
+{
+	CHECK_IS(lw_region_join((lw_region_t *)region, "stays"), 0);
+	CHECK_IS(lw_mutex_lock(of_the_region), 0);
+	has_joined = 1;
+	while (!is_detached)
+		sleep_ms(1);
+	CHECK_IS(lw_mutex_unlock(of_the_region), 0);
+	CHECK_IS(lw_mutex_lock(of_the_region), 0);
+	CHECK_IS(lw_mutex_unlock(of_the_region), 0);
+	return NULL;
+}
+
+static void tasks_that_stay(void)
+{
+	lw_region_t *region = made(NULL, NULL);
+	pthread_t thread;
+	of_the_region = (lw_region_mutex_t *)lw_region_zalloc(region, sizeof *of_the_region);
+	CHECK_IS(lw_region_keep(region, of_the_region), 0);
+	thread = start(stay_a_task, region);
+	while (!has_joined)
+		sleep_ms(1);
+	/* lw_region(3) says: Other threads of the process remain tasks */
+	CHECK_IS(lw_region_detach(region), 0);
+	is_detached = 1;
+	join(thread);
 }
 
 static void without_a_name(void)
@@ -398,6 +464,8 @@ int main(void)
 	snprintf(name, sizeof name, "said-%d", (int)getpid());
 	snprintf(other_name, sizeof other_name, "%s-2", name);
 	names_and_handles();
+	names_that_stay();
+	tasks_that_stay();
 	without_a_name();
 	options_of_regions();
 	read_only();

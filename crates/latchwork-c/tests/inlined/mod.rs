@@ -28,6 +28,45 @@ fn straight(assembly: &str, function: &str) -> Vec<String> {
     panic!("{function} does not return")
 }
 
+/// Whether a function is nothing but a call of one of the library.
+#[cfg(target_arch = "x86_64")]
+fn is_a_call(assembly: &str, function: &str) -> bool {
+    let label = format!("{function}:");
+    let lines = assembly
+        .lines()
+        .skip_while(|line| !line.starts_with(&label));
+    let end = format!(".size\t{function},");
+    let body: Vec<_> = lines.take_while(|line| !line.contains(&end)).collect();
+    let is_atomic = |line: &&str| line.contains("lock") && line.contains("cmpxchg");
+    assert!(!body.is_empty(), "{function} is missing");
+    body.iter().any(|line| line.contains("jmp\tlw__")) && !body.iter().any(is_atomic)
+}
+
+/// The machine code of `fast.c` by each compiler that is there.
+#[cfg(target_arch = "x86_64")]
+fn assemblies() -> impl Iterator<Item = String> {
+    let hows = ["gcc", "clang"].map(|name| by(name, &["-std=c11", "-O2"]));
+    hows.into_iter().filter(|how| how.is_there()).map(|how| {
+        let mut command = compiler(how);
+        command.args(["-S", "-o", "-"]).arg(source("fast.c"));
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn calls(instruction: impl AsRef<str>) -> bool {
+    instruction.as_ref().starts_with("call")
+}
+
+/// How many atomic instructions there are on x86-64.
+#[cfg(target_arch = "x86_64")]
+fn atomics(path: &[String]) -> usize {
+    let is_atomic = |line: &&String| {
+        line.contains("cmpxchg") || line.starts_with("xchg") || line.contains("xadd")
+    };
+    path.iter().filter(is_atomic).count()
+}
+
 /// Each kind's pair, with the most instructions that it may have on x86-64.
 const PAIRS: [(&str, usize, usize); 12] = [
     ("lw_mutex", 10, 14),
@@ -47,35 +86,64 @@ const PAIRS: [(&str, usize, usize); 12] = [
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
-    for how in [
-        by("gcc", &["-std=c11", "-O2"]),
-        by("clang", &["-std=c11", "-O2"]),
-    ] {
-        if !how.is_there() {
-            continue;
-        }
-        let mut command = compiler(how);
-        command.args(["-S", "-o", "-"]).arg(source("fast.c"));
-        let assembly = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    for assembly in assemblies() {
         for (kind, lock, unlock) in PAIRS {
             for (function, most) in [("lock", lock), ("unlock", unlock)] {
                 let name = format!("{kind}_pair_{function}");
                 let path = straight(&assembly, &name);
-                let atomic = |line: &&String| {
-                    line.contains("cmpxchg") || line.starts_with("xchg") || line.contains("xadd")
-                };
                 // A spinlock is released by a plain store.
                 let expected = usize::from(name != "lw_spin_pair_unlock");
-                assert_eq!(
-                    path.iter().filter(atomic).count(),
-                    expected,
-                    "{name}: {path:#?}"
-                );
-                assert!(
-                    !path.iter().any(|line| line.starts_with("call")),
-                    "{name}: {path:#?}"
-                );
+                assert_eq!(atomics(&path), expected, "{name}: {path:#?}");
+                assert!(!path.iter().any(calls), "{name}: {path:#?}");
                 assert!(path.len() <= most, "{name} has {}: {path:#?}", path.len());
+            }
+        }
+    }
+}
+
+/// A traced call, of a lock that is free, takes the same way as the call that is not traced; it also stores what it did.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_traced_call_stores_what_it_did_and_does_no_more_than_the_other() {
+    const STORES: usize = 4;
+    let mutexes = ["lock", "unlock"];
+    let rwlocks = ["rdlock", "wrlock", "unlock"];
+    let kinds: [(_, &[&str]); 4] = [
+        ("lw_tp_mutex", &mutexes),
+        ("lw_robust_tp_mutex", &mutexes),
+        ("lw_rwlock", &rwlocks),
+        ("lw_rf_rwlock", &rwlocks),
+    ];
+    for assembly in assemblies() {
+        for (kind, functions) in kinds {
+            for function in functions {
+                let name = format!("{kind}_traced_pair_{function}");
+                if (kind, *function) == ("lw_robust_tp_mutex", "unlock") {
+                    assert!(is_a_call(&assembly, &name));
+                    continue;
+                }
+                let plain = straight(&assembly, &format!("{kind}_pair_{function}"));
+                let traced = straight(&assembly, &name);
+                assert_eq!(atomics(&traced), 1, "{kind} {function}: {traced:#?}");
+                let mut all = plain.iter().chain(&traced);
+                assert!(!all.any(calls), "{plain:#?} {traced:#?}");
+                assert!(
+                    traced.len() <= plain.len() + STORES,
+                    "{kind} {function}: {plain:#?} {traced:#?}"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_pair_with_a_ceiling_is_two_function_calls() {
+    for assembly in assemblies() {
+        for kind in ["lw_pp_mutex", "lw_robust_pp_mutex"] {
+            for function in ["lock", "unlock"] {
+                let name = format!("{kind}_pair_{function}");
+                assert!(is_a_call(&assembly, &name), "{name}");
             }
         }
     }

@@ -9,6 +9,8 @@
 
 use super::Page;
 use super::errors::{lines_of_programs, plain};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// The pages of which each sentence is shown, or listed.
 pub const SHOWN: [&str; 7] = [
@@ -26,6 +28,37 @@ pub struct NotShown {
     pub page: &'static str,
     /// Words of it.
     pub words: &'static str,
+    /// Why, or what shows it.
+    why: &'static str,
+}
+
+impl NotShown {
+    /// The files that are said to show it, by their names without a folder.
+    pub fn files(&self) -> impl Iterator<Item = &'static str> {
+        let words = self.why.split([' ', ',', ';']);
+        words.filter(|word| KINDS_OF_FILES.iter().any(|kind| word.ends_with(kind)))
+    }
+}
+
+const KINDS_OF_FILES: [&str; 5] = [".rs", ".c", ".cpp", ".h", ".md"];
+
+/// The names of all files in the folders of the crates, and of the texts beside them.
+pub fn names_of_files() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut names = BTreeSet::new();
+    add_files(&root, false, &mut names);
+    add_files(&root.join("crates"), true, &mut names);
+    names
+}
+
+fn add_files(folder: &Path, and_below: bool, names: &mut BTreeSet<String>) {
+    for entry in folder.read_dir().unwrap().map(Result::unwrap) {
+        if !entry.file_type().unwrap().is_dir() {
+            names.insert(entry.file_name().into_string().unwrap());
+        } else if and_below {
+            add_files(&entry.path(), true, names);
+        }
+    }
 }
 
 /// Those of `not_shown.txt`, which says for each why.
@@ -34,8 +67,8 @@ pub fn not_shown() -> impl Iterator<Item = NotShown> {
     lines.filter(|line| !line.starts_with('#')).map(|line| {
         let mut parts = line.split(" | ");
         let mut part = || parts.next().expect("page | words | why");
-        let (page, words, _why) = (part(), part(), part());
-        NotShown { page, words }
+        let (page, words, why) = (part(), part(), part());
+        NotShown { page, words, why }
     })
 }
 
