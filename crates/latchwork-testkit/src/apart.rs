@@ -4,7 +4,7 @@
 use crate::Seed;
 use std::fs::File;
 use std::io::Error;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Decides, for each child, whether it is forked into a PID namespace of its own; `None`: no child is.
@@ -18,9 +18,11 @@ impl Apart {
     /// `seed` decides which children these are.
     ///
     /// # Errors
-    /// What the system says, if this process may not make PID namespaces.
+    /// What the system says, if this process may not make PID namespaces, or not return to its own.
     pub(crate) fn begin(seed: Seed) -> Result<Self, Error> {
-        unshared(|| 0)?;
+        // In a thread that ends: where the return is refused, its children would begin in the new namespace.
+        let tried = std::thread::spawn(|| unshared(|| 0)).join();
+        tried.expect("no panic")?;
         *coin() = Some(seed.rng(0));
         Ok(Self(()))
     }
@@ -36,8 +38,8 @@ fn coin() -> MutexGuard<'static, Option<fastrand::Rng>> {
     COIN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the next child is forked into a PID namespace of its own.
-pub(crate) fn next_is_apart() -> bool {
+/// Whether the next child is to be forked into a PID namespace of its own.
+pub(crate) fn is_next_apart() -> bool {
     coin().as_mut().is_some_and(fastrand::Rng::bool)
 }
 
@@ -45,7 +47,7 @@ pub(crate) fn next_is_apart() -> bool {
 ///
 /// # Panics
 /// If this process may not make PID namespaces.
-pub(crate) fn fork_apart() -> i32 {
+pub(crate) fn fork() -> i32 {
     // SAFETY: the caller takes care of what a fork leaves out.
     let forked = unshared(|| unsafe { libc::fork() });
     forked.unwrap_or_else(|error| panic!("a PID namespace: {error}"))
@@ -60,8 +62,86 @@ fn unshared(fork: impl FnOnce() -> i32) -> Result<i32, Error> {
         return Err(Error::last_os_error());
     }
     let child = fork();
-    // SAFETY: the descriptor is open. In the child of the fork it may fail: its children begin in its own namespace anyway.
-    let again = unsafe { libc::setns(own.as_raw_fd(), libc::CLONE_NEWPID) };
-    assert!(again == 0 || child == 0, "the PID namespace from before");
-    Ok(child)
+    if child == 0 && is_first() {
+        // Its own children begin in its own namespace.
+        return Ok(0);
+    }
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::setns(own.as_raw_fd(), libc::CLONE_NEWPID) } {
+        0 => Ok(child),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+/// Whether the calling process is the first one of its PID namespace.
+fn is_first() -> bool {
+    std::process::id() == 1
+}
+
+/// The parent of a process that is about to be forked.
+pub(crate) enum Parent {
+    /// In the PID namespace of the child, with this ID.
+    Here(i32),
+    /// In another one, where the child sees no ID of it.
+    Outside(OwnedFd),
+}
+
+impl Parent {
+    pub(crate) fn here() -> Self {
+        // SAFETY: no preconditions.
+        Self::Here(unsafe { libc::getpid() })
+    }
+
+    /// # Panics
+    /// If the system has no file descriptor left.
+    pub(crate) fn outside() -> Self {
+        // SAFETY: a system call that makes a descriptor of a process, which is this one.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+        assert!(fd >= 0, "pidfd_open: {}", Error::last_os_error());
+        // SAFETY: it was made just now, and belongs to nobody else.
+        Self::Outside(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+
+    /// Whether it has died, as the child sees it.
+    pub(crate) fn is_dead(&self) -> bool {
+        match self {
+            // SAFETY: no preconditions.
+            Self::Here(id) => unsafe { libc::getppid() != *id },
+            Self::Outside(fd) => {
+                let mut poll = libc::pollfd {
+                    fd: fd.as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // SAFETY: one local structure.
+                unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Child, Page, Trial};
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    /// The ID of a child, as it sees itself.
+    fn id_of_a_child() -> u32 {
+        let id = Page::<AtomicU32>::new();
+        Child::fork(|| id.store(std::process::id(), SeqCst)).succeed();
+        id.load(SeqCst)
+    }
+
+    #[test]
+    fn some_children_are_first_in_a_namespace_and_others_are_not() {
+        let trial = Trial::begin("some_children_are_first").across_namespaces();
+        if !trial.is_across_namespaces() {
+            return;
+        }
+        // (One in 2^63 seeds gives 64 equal coins.)
+        let ids: Vec<u32> = (0..64).map(|_| id_of_a_child()).collect();
+        assert!(ids.contains(&1) && ids.iter().any(|id| *id != 1), "{ids:?}");
+        drop(trial);
+        assert!((0..64).all(|_| id_of_a_child() != 1));
+    }
 }

@@ -4,16 +4,13 @@
 //! when dropped, and the watchdog knows all children.
 #![allow(unsafe_code)]
 
-use crate::apart::{fork_apart, next_is_apart};
+use crate::apart::{self, Parent};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 /// The exit code of a child whose body panicked.
 const PANICKED: i32 = 101;
-
-/// The ID of a parent that is not in the child's PID namespace, as the child sees it.
-const OUTSIDE: i32 = 0;
 
 /// Process IDs of the live children of this process; 0 for none.
 static CHILDREN: [AtomicI32; 512] = [const { AtomicI32::new(0) }; 512];
@@ -47,20 +44,25 @@ impl Child {
     /// # Panics
     /// If the process cannot be made.
     pub fn fork(body: impl FnOnce()) -> Self {
-        if next_is_apart() {
-            let mut child = Self::start(fork_apart, OUTSIDE, body);
+        if apart::is_next_apart() {
+            let mut child = Self::start(apart::fork, Parent::outside(), body);
             child.is_apart = true;
             return child;
         }
+        Self::fork_here(body)
+    }
+
+    /// As [`Self::fork`], in the PID namespace of this process.
+    pub(crate) fn fork_here(body: impl FnOnce()) -> Self {
         // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the child; tests run one
         // after the other, so no other test's thread holds one of std's locks, and `start` has those of the output.
-        Self::start(|| unsafe { libc::fork() }, own_id(), body)
+        Self::start(|| unsafe { libc::fork() }, Parent::here(), body)
     }
 
     /// As [`Self::fork`], if the next child of this process is in a PID namespace in which the parent is not.
     pub(crate) fn fork_outside(body: impl FnOnce()) -> Self {
         // SAFETY: as for `fork`.
-        Self::start(|| unsafe { libc::fork() }, OUTSIDE, body)
+        Self::start(|| unsafe { libc::fork() }, Parent::outside(), body)
     }
 
     /// As [`Self::fork`], by the raw system call: libc does not notice it. Its cached thread ID and its robust list are
@@ -73,20 +75,19 @@ impl Child {
         // SAFETY: no CLONE_VM and no new stack: it returns twice, as fork does.
         Self::start(
             || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 },
-            own_id(),
+            Parent::here(),
             body,
         )
     }
 
-    /// `parent` is the ID of this process, as the child sees it.
-    fn start(fork: impl FnOnce() -> i32, parent: i32, body: impl FnOnce()) -> Self {
+    fn start(fork: impl FnOnce() -> i32, parent: Parent, body: impl FnOnce()) -> Self {
         HOOK.call_once(report_panics_of_children);
         // The harness prints whenever it likes. If it did so during the fork, the child would find the output locked.
         let output = (std::io::stdout().lock(), std::io::stderr().lock());
         let pid = fork();
         drop(output);
         if pid == 0 {
-            become_child(parent);
+            become_child(&parent);
             let code = if catch_unwind(AssertUnwindSafe(body)).is_ok() {
                 0
             } else {
@@ -254,23 +255,28 @@ fn call_of_sleeper(directory: &str) -> Option<(i64, u64)> {
     (state_in(directory) == Some('S')).then_some((number, second))
 }
 
-fn own_id() -> i32 {
-    // SAFETY: no preconditions.
-    unsafe { libc::getpid() }
-}
-
-fn become_child(parent: i32) {
+fn become_child(parent: &Parent) {
     // SAFETY: none of the calls has preconditions.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         // The parent may have died before the `prctl`.
-        if libc::getppid() != parent {
+        if parent.is_dead() {
             libc::_exit(1);
         }
     }
     IS_CHILD.store(true, Ordering::Relaxed);
     for place in &CHILDREN {
         place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Ends the calling process as if another had killed it: SIGKILL, or an `_exit` in the first process of a PID namespace, which
+/// ignores its own signals.
+pub fn die() -> ! {
+    // SAFETY: neither call has preconditions.
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGKILL);
+        libc::_exit(0)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`Child`] | a forked (or raw-cloned) process that never outlives its test |
 //! | [`Storm`] | working children, killed at random moments and replaced |
 //! | [`step`] | one operation, killed at every instruction |
+//! | [`die`] | the end of a child, as by a kill |
 //! | [`in_dying_thread`] | a thread that dies alone, with all that it holds |
 //! | [`Namespace`] | a PID namespace, and its end as a whole |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
@@ -62,7 +63,7 @@ mod thread_id;
 mod trial;
 mod watchdog;
 
-pub use child::{Child, Exit, is_in_region_sleep};
+pub use child::{Child, Exit, die, is_in_region_sleep};
 pub use compile::compile;
 pub use dying_thread::in_dying_thread;
 pub use fastrand;

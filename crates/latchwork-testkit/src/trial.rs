@@ -35,11 +35,13 @@ impl Trial {
         }
     }
 
-    /// From now on, half of the children are forked into PID namespaces of their own (the seed decides which). All of those
-    /// have the same thread ID, and this process and the other half are in another namespace than they are.
+    /// From now on, each child is forked into a PID namespace of its own with probability one half; the seed decides. All of
+    /// those have the same thread ID. This process, the other children, and the tasks that recover in
+    /// [`each_instruction_and_recovery`](crate::step::each_instruction_and_recovery) are in another namespace.
     ///
-    /// A child that is killed while it is becoming a task of a region ends its whole namespace with it, so that its claim of
-    /// a slot is lost: the region needs room for as many claims.
+    /// A child that is killed while it becomes a task of a region ends its whole namespace, so its claim of a slot is never
+    /// freed: such a region needs room for as many claims. The bodies of children must not use the process IDs of others, and
+    /// end by [`die`](crate::die) if they are to end by a kill.
     ///
     /// If this process may not make PID namespaces, it says so, and all children stay in its namespace.
     #[must_use]

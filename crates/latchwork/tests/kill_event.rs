@@ -10,7 +10,7 @@ use latchwork_testkit::{Child, Page, Storm, Trial, Worker};
 use std::thread;
 
 mod kill_support;
-use kill_support::{region, region_across, warm_up};
+use kill_support::{region, region_for, warm_up};
 
 const A: EventSet = EventSet::event(0);
 const B: EventSet = EventSet::event(9);
@@ -40,7 +40,7 @@ fn receiver(trial: &Trial, region: &Region, name: &Name, receive: impl FnOnce())
 fn a_receiver_is_woken_wherever_its_sender_is_killed() {
     let trial =
         Trial::begin("a_receiver_is_woken_wherever_its_sender_is_killed").across_namespaces();
-    let region = region_across("kill_event");
+    let region = region_for(&trial, "kill_event");
     let events = Events::new(&region);
     let name = Name::new();
     region.join("test").unwrap();
@@ -114,7 +114,7 @@ fn begins_with_nothing(region: &Region, victim: TaskId) {
 fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
     let trial = Trial::begin("an_heir_begins_with_nothing_wherever_a_receiver_is_killed")
         .across_namespaces();
-    let region = region_across("kill_event");
+    let region = region_for(&trial, "kill_event");
     let events = Events::new(&region);
     let name = Name::new();
     region.join("test").unwrap();
@@ -163,7 +163,7 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
 fn a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction() {
     let trial = Trial::begin("a_wait_for_events_that_ends_in_vain_takes_none_at_any_instruction")
         .across_namespaces();
-    let region = region_across("kill_event");
+    let region = region_for(&trial, "kill_event");
     let events = Events::new(&region);
     region.join("test").unwrap();
     let limit = Duration::from_millis(1);

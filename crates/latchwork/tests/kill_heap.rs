@@ -2,13 +2,15 @@
 #![allow(unsafe_code)]
 
 use core::alloc::Layout;
+use core::pin::Pin;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex, RegionGuard};
-use latchwork::region::{ObjectError, Orphans, Region, RegionOptions, Shareable, TornSafe};
+use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
+use latchwork::region::{
+    ObjectError, Orphans, Region, RegionOptions, Shareable, TornSafe, each_pinned,
+};
 use latchwork_testkit::step;
-use latchwork_testkit::{Child, Page, Storm, Trial, Worker, fastrand};
+use latchwork_testkit::{Child, Page, Storm, Trial, Worker, die, fastrand};
 
 const NAMES: usize = 8;
 
@@ -59,9 +61,10 @@ struct Named {
     words: [u64; 300],
 }
 
-type Locks = [Mutex<(), InRegion>; NAMES];
+type Locks = [Mutex<(), Robust>; NAMES];
 
-fn locked(lock: &Mutex<(), InRegion>) -> RegionGuard<'_, ()> {
+fn locked(locks: Pin<&Locks>, name: usize) -> RobustGuard<'_, ()> {
+    let lock = each_pinned(locks).nth(name).unwrap();
     match lock.lock() {
         Ok(guard) => guard,
         Err(LockError::OwnerDied(died)) => died.make_consistent(),
@@ -98,22 +101,22 @@ fn size(rng: &mut fastrand::Rng) -> usize {
     }
 }
 
-/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`]).
-fn region(bytes: u64) -> Region {
+fn region(trial: &Trial, bytes: u64) -> Region {
     RegionOptions::new()
         .max_bytes(bytes)
-        .max_tasks(1024)
+        .max_tasks(32)
         .max_names(64)
-        .any_pid_namespace(true)
+        .label("kill_heap")
+        .any_pid_namespace(trial.is_across_namespaces())
         .create_anonymous()
         .unwrap()
 }
 
 fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers: bool) {
     let trial = Trial::begin(title);
-    let region = region(64 << 20);
+    let region = region(&trial, 64 << 20);
     let locks = region
-        .object::<Locks>("locks", || [const { Mutex::in_region(()) }; NAMES])
+        .object::<Locks>("locks", || [const { Mutex::robust(()) }; NAMES])
         .unwrap();
     let progress = Page::<[AtomicU64; 8]>::new();
     let work = |worker: Worker| {
@@ -125,7 +128,7 @@ fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers
                 8 => _ = region.trim().unwrap(),
                 0 => {
                     let index = rng.usize(..NAMES);
-                    let _guard = locked(&locks[index]);
+                    let _guard = locked(locks, index);
                     if !remove(&region, index) {
                         region
                             .object(&name(index), || Named {
@@ -192,7 +195,7 @@ fn killing_sweepers_loses_no_memory() {
 #[test]
 fn kept_blocks_outlive_their_task() {
     let trial = Trial::begin("kept_blocks_outlive_their_task");
-    let region = region(64 << 20);
+    let region = region(&trial, 64 << 20);
     region.join("test").unwrap();
     for _ in 0..trial.times(10) {
         let before = region.heap_stats().allocated_bytes;
@@ -230,7 +233,7 @@ fn step_through(
     prepare: impl Fn(&Region),
     operation: impl Fn(&Region),
 ) {
-    let region = region(64 << 20);
+    let region = region(trial, 64 << 20);
     region.join("test").unwrap();
     // The parent's own caches are warm.
     Block::new(&region, 64, 1).free(&region);
@@ -270,11 +273,6 @@ fn step_through(
             format!("{objects} objects, the sweep freed {freed} blocks")
         },
     );
-}
-
-fn die() {
-    // SAFETY: ends the calling process, which is a child of the test.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 #[test]
@@ -317,7 +315,7 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
         "allocate, where the region grows",
         // Each in a region of its own, which has not grown yet.
         || {
-            let region = region(64 << 20);
+            let region = region(&trial, 64 << 20);
             region.join("test").unwrap();
             committed.set(region.heap_stats().committed_bytes);
             region
@@ -376,7 +374,7 @@ fn a_span_without_owner_is_adopted_after_a_kill_at_any_instruction() {
         "allocate, from a span without owner",
         // Each in a region of its own, which is full.
         || {
-            let region = region(1 << 20);
+            let region = region(&trial, 1 << 20);
             region.join("test").unwrap();
             // Its block outlives the thread, and with it the span.
             let leaves = || {
@@ -443,9 +441,8 @@ fn named_objects_are_made_and_removed_whole_at_any_instruction() {
 #[test]
 fn recovery_of_heap_and_directory_can_be_repeated_from_every_instruction() {
     let trial =
-        Trial::begin("recovery_of_heap_and_directory_can_be_repeated_from_every_instruction")
-            .across_namespaces();
-    let region = region(64 << 20);
+        Trial::begin("recovery_of_heap_and_directory_can_be_repeated_from_every_instruction");
+    let region = region(&trial, 64 << 20);
     region.join("test").unwrap();
     let before = region.heap_stats().allocated_bytes;
     let victim = |span: step::Span| {

@@ -73,20 +73,20 @@ fn arena<P: Form>(region: &Region) -> Arena<Of<'_, P>> {
     Arena::new(Of(region.object("lock", new_lock).unwrap().get_ref()))
 }
 
-/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`]).
-fn region() -> Region {
+/// With room for claims that are never freed ([`Trial::across_namespaces`]).
+fn region(trial: &Trial) -> Region {
     RegionOptions::new()
         .max_bytes(4 << 20)
         .max_tasks(1024)
         .label("kill_in_region")
-        .any_pid_namespace(true)
+        .any_pid_namespace(trial.is_across_namespaces())
         .create_anonymous()
         .unwrap()
 }
 
 fn storm<P: Form>(name: &'static str, seats: usize, kills: u64, of_recoverers: bool) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region(&trial);
     arena::<P>(&region).storm(&trial, seats, kills, of_recoverers);
     region.sweep().unwrap();
     region.check_heap().unwrap();
@@ -113,7 +113,7 @@ fn recoverers_may_be_killed<P: Form>() {
 fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
     let trial =
         Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     let covered = step::each_instruction_and_recovery(
         &trial,
@@ -141,7 +141,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
 fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
     let trial =
         Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
         &trial,
@@ -161,7 +161,7 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
 /// A task that waits, and is killed; with another one asleep, which must get in.
 fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     let before = || {
         let held = arena.enter();
@@ -194,7 +194,7 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
 fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial =
         Trial::begin("a_timed_wait_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
         &trial,
@@ -230,7 +230,7 @@ fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
 fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction")
         .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
     step::each_instruction_and_recovery(
@@ -268,7 +268,7 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
 /// The first and the second task that takes over from a dead owner.
 fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
         &trial,
@@ -294,7 +294,7 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
 /// Whoever takes over from a dead owner gives the lock up, and may be killed while doing so.
 fn giving_up_is_never_half_done<P: Form>() {
     let trial = Trial::begin("giving_up_is_never_half_done").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let mut round = 0;
     step::each_instruction_and_recovery(
         &trial,
@@ -337,7 +337,7 @@ fn giving_up_is_never_half_done<P: Form>() {
 fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
     let trial =
         Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let arena = &arena::<P>(&region);
     step::each_instruction_and_recovery(
         &trial,

@@ -16,11 +16,11 @@ type Lock = Mutex<u64, InRegion<Throughput<Shared>>>;
 /// Bit 35 of the word: a top waiter wants the lock handed off.
 const REQUEST: u64 = 1 << 35;
 
-fn region() -> Region {
+fn region(trial: &Trial) -> Region {
     RegionOptions::new()
         .max_bytes(4 << 20)
         .max_tasks(16)
-        .any_pid_namespace(true)
+        .any_pid_namespace(trial.is_across_namespaces())
         .create_anonymous()
         .unwrap()
 }
@@ -68,7 +68,7 @@ type World<'a> = RefCell<(
 fn a_top_waiter_is_recoverable_at_every_instruction() {
     let trial =
         Trial::begin("a_top_waiter_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let lock = lock_in(&region);
     let world = || -> World<'_> { RefCell::new((Some(lock.lock().unwrap()), None)) };
     let covered = step::each_instruction_and_recovery(
@@ -117,7 +117,7 @@ fn a_top_waiter_is_recoverable_at_every_instruction() {
 #[test]
 fn a_hand_off_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_hand_off_is_recoverable_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let lock = lock_in(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
     step::each_instruction_and_recovery(

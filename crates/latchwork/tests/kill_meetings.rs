@@ -11,7 +11,7 @@ use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
 
 mod kill_support;
-use kill_support::{asleep, begin_with, region, region_across, warm_up};
+use kill_support::{asleep, begin_with, region, region_for, warm_up};
 
 fn arrive(barrier: &Barrier<Shared>) {
     let _last = barrier.wait();
@@ -66,7 +66,7 @@ fn killed_completers_and_waiters_hang_nobody() {
 fn a_completion_is_whole_at_every_instruction_of_its_completer() {
     let trial = Trial::begin("a_completion_is_whole_at_every_instruction_of_its_completer")
         .across_namespaces();
-    let region = region_across("kill_meetings");
+    let region = region_for(&trial, "kill_meetings");
     let done = region
         .object("done", Completion::<Shared>::shared)
         .unwrap()
@@ -126,7 +126,7 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
 fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
     let trial = Trial::begin("a_token_is_taken_or_left_at_every_instruction_of_its_taker")
         .across_namespaces();
-    let region = region_across("kill_meetings");
+    let region = region_for(&trial, "kill_meetings");
     let done = region
         .object("done", Completion::<Shared>::shared)
         .unwrap()
@@ -205,7 +205,7 @@ fn one_who_dies_after_its_arrival_counts_as_arrived() {
 fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
     let trial = Trial::begin("a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive")
         .across_namespaces();
-    let region = region_across("kill_meetings");
+    let region = region_for(&trial, "kill_meetings");
     let barrier = region
         .object("barrier", || Barrier::<Shared>::shared(3))
         .unwrap()

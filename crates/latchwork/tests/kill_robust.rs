@@ -8,7 +8,7 @@ use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::bodies::kill::{Arena, Mortal};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
-use latchwork_testkit::{Child, Exit, Page, Trial};
+use latchwork_testkit::{Child, Exit, Page, Trial, die};
 
 type Lock = Mutex<Halves, Robust>;
 
@@ -109,12 +109,6 @@ fn a_chain_of_deaths_reaches_the_last_waiter() {
         // All but the first took it from a dead one, and so did we.
         assert_eq!(arena.deaths() - before, LINKS);
     }
-}
-
-#[allow(unsafe_code)]
-fn die() {
-    // SAFETY: ends the calling process, which is a child of the test.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 #[test]

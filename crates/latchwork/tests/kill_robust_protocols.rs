@@ -12,7 +12,7 @@ use latchwork::mutex::{
 use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
 use latchwork::sharing::Shared;
 use latchwork_testkit::step::{self, Point, Span};
-use latchwork_testkit::{Child, Exit, Storm, Trial, Worker, fastrand};
+use latchwork_testkit::{Child, Exit, Storm, Trial, Worker, die, fastrand};
 
 mod robust_kinds;
 use latchwork_testkit::priority::{OTHER, now};
@@ -240,12 +240,6 @@ fn a_chain_of_deaths_reaches_the_last_waiter<K: Kind + Shareable>(
         // All but the first took it from a dead one, and so did we.
         assert_eq!(arena.marks.died.load(SeqCst), LINKS);
     }
-}
-
-#[allow(unsafe_code)]
-fn die() {
-    // SAFETY: ends the calling process, which is a child of the test.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 /// Whichever it is: the top waiter, the owner of the gate, or one behind them.

@@ -4,7 +4,6 @@
 #[path = "semaphore_mrsp/bound.rs"]
 mod bound;
 
-use core::time::Duration;
 use latchwork::classic::{
     CURRENT_PRIORITY, Classic, ClassicOptions, SCHEDULER, SEARCH_ALL_NODES, SELF, Status,
     build_name,
@@ -104,7 +103,7 @@ fn system(processors: &[usize]) -> Arc<Ours> {
         .unwrap();
     let mut options = ClassicOptions::new()
         .semaphores(CAPACITY)
-        .tick(Duration::from_millis(1));
+        .tick(semaphores::TICK);
     for (name, processor) in (1..).zip(processors) {
         options = options.scheduler(name, &[*processor as u32]);
     }

@@ -456,7 +456,8 @@ static void conditions(struct field *field)
 			error = lw_cond_wait(&field->changed, &field->lock);
 		while (error == 0);
 		/* It woke without a signal, just before the other one came back to give the lock up. */
-		while (gives_up && error == EOWNERDEAD) {
+		for (int round = 0; gives_up && error == EOWNERDEAD; round++) {
+			CHECK(round < 10000);
 			CHECK_IS(lw_mutex_unlock_inconsistent(&field->lock), 0);
 			sleep_ms(1);
 			error = lw_mutex_lock(&field->lock);

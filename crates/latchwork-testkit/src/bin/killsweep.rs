@@ -155,7 +155,7 @@ fn table(rows: &[Value]) -> String {
     let sum = |name| sum(rows, name);
     table += &format!(
         "\n{} operations, {} instructions, {} points; killed {} times at an instruction, {} times asleep, and {} times as \
-         they recovered from another kill; {} of all these were in PID namespaces of their own.\n",
+         they recovered from another kill; {} of the tasks that were not recovering were in PID namespaces of their own.\n",
         rows.len(),
         sum("instructions"),
         sum("points"),
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(
             lines[5],
             "2 operations, 20 instructions, 18 points; killed 9 times at an instruction, 2 times asleep, and 4 times as \
-             they recovered from another kill; 6 of all these were in PID namespaces of their own."
+             they recovered from another kill; 6 of the tasks that were not recovering were in PID namespaces of their own."
         );
         assert!(parsed("{\"cut").is_err());
     }

@@ -22,7 +22,7 @@ pub struct Covered {
     pub asleep: u64,
     /// How many of these kills hit a task that was to recover from another one, by [`Places::kill`](super::Places::kill).
     pub double: u64,
-    /// How many of all these victims were in a PID namespace of their own.
+    /// How many times it was killed, at a point or asleep, in a PID namespace of its own.
     pub apart: u64,
 }
 

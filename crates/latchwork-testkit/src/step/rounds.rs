@@ -40,6 +40,8 @@ pub(super) struct Rounds<'a, W, O> {
     parts: Parts<'a, W, O>,
     covered: Covered,
     outcomes: Outcomes,
+    /// Whether the last victim was in a PID namespace of its own.
+    was_apart: bool,
 }
 
 /// A task of a round, and how far it runs: the one that is to be killed, or the one that recovers.
@@ -56,6 +58,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
             parts,
             covered: Covered::default(),
             outcomes: Outcomes::default(),
+            was_apart: false,
         }
     }
 
@@ -70,11 +73,12 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
         let mut rng = self.trial.seed().rng(recording.instructions);
         for place in sample(&places, self.trial.points(BUDGET), &mut rng) {
             match self.once(&mut |stop| stop.run_to(place), None)?.0 {
-                Point::Asleep(_) => self.covered.asleep += 1,
                 // The operation took another path this time, and did not reach the point.
-                Point::Finished => {}
+                Point::Finished => continue,
+                Point::Asleep(_) => self.covered.asleep += 1,
                 _ => self.covered.killed_at += 1,
             }
+            self.covered.apart += u64::from(self.was_apart);
         }
         // A walk through a recovery takes as long as hundreds of kills.
         let is_due = rng.f64() < self.trial.share_of_recoveries();
@@ -166,22 +170,29 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
         Some((first, second))
     }
 
-    /// Runs a task, and kills it where it stops, unless it has finished. `awakes`: each of its sleeps ends.
+    /// Runs a task, and kills it where it stops, unless it has finished. If it `recovers`, each of its sleeps ends, and it is in
+    /// the PID namespace of this process: most recoverers are killed while they join, too, and the claim of a slot is lost
+    /// with a namespace.
     fn task(
         &mut self,
         world: &W,
         body: &Body<'_, W>,
         walk: &mut dyn FnMut(&mut Stop<'_>) -> Point,
-        awakes: bool,
+        recovers: bool,
     ) -> Option<Point> {
-        let Some(tracee) = Tracee::start(|span| body(world, span)) else {
+        let start = |span| body(world, span);
+        let started = match recovers {
+            true => Tracee::start_here(start),
+            false => Tracee::start(start),
+        };
+        let Some(tracee) = started else {
             println!("SKIPPED: {}: ptrace is forbidden here", self.name);
             return None;
         };
         let unblock = &mut self.parts.unblock;
-        let point = walk(&mut Stop::new(&tracee, &mut || unblock(world) || awakes));
+        let point = walk(&mut Stop::new(&tracee, &mut || unblock(world) || recovers));
         self.trial.progress();
-        self.covered.apart += u64::from(tracee.child.is_apart() && point != Point::Finished);
+        self.was_apart = tracee.child.is_apart();
         if point == Point::Finished {
             tracee.finish();
         } else {
@@ -209,7 +220,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
             self.name,
             more(asleep, "times asleep"),
             more(double, "times as it recovered from a kill"),
-            more(apart, "of all of these in a PID namespace of its own"),
+            more(apart, "times in a PID namespace of its own"),
         );
         self.outcomes.report(self.trial, self.name, &self.covered);
     }

@@ -20,14 +20,26 @@ pub(super) struct Tracee {
 impl Tracee {
     /// A child at the beginning of its operation; `None` if tracing is forbidden.
     pub(super) fn start(body: impl FnOnce(Span)) -> Option<Self> {
-        let child = Child::fork(|| {
+        Self::start_by(|body| Child::fork(body), body)
+    }
+
+    /// As [`Self::start`], in the PID namespace of this process.
+    pub(super) fn start_here(body: impl FnOnce(Span)) -> Option<Self> {
+        Self::start_by(|body| Child::fork_here(body), body)
+    }
+
+    fn start_by(
+        fork: impl FnOnce(Box<dyn FnOnce() + '_>) -> Child,
+        body: impl FnOnce(Span),
+    ) -> Option<Self> {
+        let child = fork(Box::new(|| {
             // SAFETY: requests tracing by the parent; the other arguments are ignored.
             if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } != 0 {
                 // SAFETY: `_exit` has no preconditions.
                 unsafe { libc::_exit(FORBIDDEN) };
             }
             body(Span(()));
-        });
+        }));
         let mut tracee = Self { child };
         match wait(tracee.child.pid(), 0) {
             Seen::Stopped(libc::SIGSTOP) => Some(tracee),

@@ -10,7 +10,7 @@ use latchwork::region::{
     Vec as RegionVec,
 };
 use latchwork::semaphore::{CountingSemaphore, Discipline as Order};
-use latchwork_testkit::{Child, Exit, Leftover, Trial};
+use latchwork_testkit::{Child, Exit, Leftover, Trial, die};
 use std::os::fd::AsRawFd as _;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -33,12 +33,6 @@ fn place_of(region: &Region, name: &str) -> usize {
     let mut objects = report.contents.unwrap().objects.into_iter();
     let object = objects.find(|object| object.name == name).unwrap();
     object.address as usize - ADDRESS
-}
-
-#[allow(unsafe_code)]
-fn die() {
-    // SAFETY: ends the calling process, which is a child of the test.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 /// A task that gets the span of a block would take it for one of its own, and the block would be freed with the task.

@@ -63,7 +63,7 @@ fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
     let trial = Trial::begin("a_receiver_that_begins_to_wait_is_killed_at_every_instruction")
         .across_namespaces();
     for discipline in [Discipline::Fifo, Discipline::Priority, Discipline::Racing] {
-        let region = region();
+        let region = region(&trial);
         region.join("test").unwrap();
         queue(&region, discipline).delete().unwrap();
         let before = blocks(&region);
@@ -118,7 +118,7 @@ fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
 fn a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction() {
     let trial = Trial::begin("a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction")
         .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     for length in [64, LARGE] {
         queue(&region, Discipline::Fifo).delete().unwrap();
@@ -177,7 +177,7 @@ fn a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction() {
     let trial =
         Trial::begin("a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction")
             .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();
     let before = blocks(&region);
@@ -221,7 +221,7 @@ fn a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction()
     let trial =
         Trial::begin("a_receiver_that_stands_still_as_it_copies_takes_no_place_at_any_instruction")
             .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     let queue = queue(&region, Discipline::Fifo);
     step::each_standstill(
@@ -264,7 +264,7 @@ fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
         Trial::begin("a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction")
             .across_namespaces();
     for discipline in [Discipline::Fifo, Discipline::Priority, Discipline::Racing] {
-        let region = region();
+        let region = region(&trial);
         region.join("test").unwrap();
         queue(&region, discipline).delete().unwrap();
         let before = blocks(&region);
@@ -318,9 +318,8 @@ fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
 fn recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction() {
     let trial = Trial::begin(
         "recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction",
-    )
-    .across_namespaces();
-    let region = region();
+    );
+    let region = region(&trial);
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();
     let before = blocks(&region);
@@ -374,7 +373,7 @@ fn recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction(
 fn a_deletion_gives_chunks_back_at_every_instruction() {
     let trial =
         Trial::begin("a_deletion_gives_chunks_back_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();
     let before = blocks(&region);

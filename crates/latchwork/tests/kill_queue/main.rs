@@ -20,13 +20,12 @@ const LARGE: usize = 4200;
 
 type Operation = fn(Queue<'_>);
 
-/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`](latchwork_testkit::Trial)).
-fn region() -> Region {
+fn region(trial: &Trial) -> Region {
     RegionOptions::new()
         .max_bytes(16 << 20)
-        .max_tasks(1024)
+        .max_tasks(64)
         .label("kill_queue")
-        .any_pid_namespace(true)
+        .any_pid_namespace(trial.is_across_namespaces())
         .create_anonymous()
         .unwrap()
 }
@@ -65,7 +64,7 @@ fn check_capacity_of(queue: Queue<'_>, max_message: usize) {
 #[test]
 fn a_receiver_of_an_empty_queue_survives_the_death_of_all_others() {
     let trial = Trial::begin("a_receiver_of_an_empty_queue_survives_the_death_of_all_others");
-    let region = region();
+    let region = region(&trial);
     let queue = Queue::create(&region, "queue", &QueueOptions::new(4, 64)).unwrap();
     for round in 0..trial.times(10) {
         let mut receivers: Vec<Child> = (0..4)
@@ -88,7 +87,7 @@ fn a_receiver_of_an_empty_queue_survives_the_death_of_all_others() {
 #[test]
 fn a_receiver_killed_as_it_was_woken_passes_the_message_on() {
     let trial = Trial::begin("a_receiver_killed_as_it_was_woken_passes_the_message_on");
-    let region = region();
+    let region = region(&trial);
     let queue = Queue::create(&region, "queue", &QueueOptions::new(4, 64)).unwrap();
     // A new place in the task table wakes those who sleep, once: let there be enough of them.
     let mut others: Vec<Child> = (0..4)

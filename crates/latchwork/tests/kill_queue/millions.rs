@@ -100,7 +100,7 @@ fn of_many_messages_none_is_lost_and_none_comes_twice_unsaid() {
     let wanted = wanted.map_or(USUAL, |wanted| {
         wanted.parse().expect("a number of messages")
     });
-    let region = region();
+    let region = region(&trial);
     let queue = Queue::create(&region, "queue", &QueueOptions::new(32, 16)).unwrap();
     let ledger = Ledger {
         next: Page::new(),

@@ -34,7 +34,7 @@ fn step_through(
     unblock: impl Fn(Spsc<'_>) -> bool,
     left: &[u32],
 ) {
-    let region = region();
+    let region = region(trial);
     step::each_instruction_and_recovery(
         trial,
         name,
@@ -151,7 +151,7 @@ fn claimed<E>(claim: impl Fn() -> Result<E, ClaimError>) -> E {
 /// of its order, and nothing is lost but what a receiver had copied as it was killed.
 fn storm_over_a_ring(name: &'static str, capacity: u32, held: bool, kills: u64) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region(&trial);
     let options = QueueOptions::new(capacity, MAX_MESSAGE as u32);
     let ring = Spsc::create(&region, "ring", &options).unwrap();
     let journal = Journal::new();

@@ -54,7 +54,7 @@ fn kill_of_another(task: &Child) {
 #[test]
 fn a_call_that_does_not_wait_detects_a_death_swept_at_any_instruction() {
     let trial = Trial::begin("a_call_that_does_not_wait_detects_a_death_swept_at_any_instruction");
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     let queue = queue(&region, 1);
     // Or as far as the one that stands still lets it.
@@ -103,7 +103,7 @@ fn a_call_that_does_not_wait_detects_a_death_swept_at_any_instruction() {
 fn pending_messages_are_counted_truly_at_any_instruction_of_a_sender() {
     let trial = Trial::begin("pending_messages_are_counted_truly_at_any_instruction_of_a_sender")
         .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let queue = queue(&region, 8);
     step::each_standstill(
         &trial,
@@ -130,7 +130,7 @@ fn a_broadcast_that_reaches_nobody_gives_its_place_to_a_sender_at_any_instructio
         "a_broadcast_that_reaches_nobody_gives_its_place_to_a_sender_at_any_instruction",
     )
     .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     let queue = queue(&region, 1);
     step::each_standstill(
@@ -177,7 +177,7 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
     let trial =
         Trial::begin("the_other_side_works_on_before_a_death_is_known_at_every_instruction")
             .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let queue = queue(&region, 3);
     let ended = |sent: &[u32], name: &str, point| {
         region.sweep().unwrap();
@@ -260,9 +260,8 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
 #[test]
 fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
     let trial =
-        Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction")
-            .across_namespaces();
-    let region = region();
+        Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction");
+    let region = region(&trial);
     let disciplines = [Discipline::Racing, Discipline::Fifo, Discipline::Priority];
     let discipline = trial.seed().rng(2).choice(disciplines).unwrap();
     let options = QueueOptions::new(3, MAX_MESSAGE as u32).discipline(discipline);

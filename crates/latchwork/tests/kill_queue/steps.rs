@@ -5,7 +5,7 @@ use super::{LARGE, MAX_MESSAGE, check_capacity, drain, region};
 use core::time::Duration;
 use latchwork::queue::{Discipline, Queue, QueueOptions, ReceiveError, SendError};
 use latchwork_testkit::step;
-use latchwork_testkit::{Child, Trial};
+use latchwork_testkit::{Child, Trial, die};
 
 /// What the queue is filled with.
 pub(super) fn filling(number: u32) -> Vec<u8> {
@@ -30,7 +30,7 @@ pub(super) fn step_through(
     unblock: impl Fn(Queue<'_>) -> bool,
     left: &[u32],
 ) {
-    let region = region();
+    let region = region(trial);
     let mut rng = trial
         .seed()
         .rng(u64::from(capacity) << 8 | u64::from(filled));
@@ -189,9 +189,8 @@ fn a_wait_that_ends_in_vain_leaves_the_queue_as_it_was_at_every_instruction() {
 /// A dead sender and a dead receiver are found by a task that is killed while it recovers them.
 #[test]
 fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
-    let trial = Trial::begin("recovery_of_a_queue_can_be_repeated_from_every_instruction")
-        .across_namespaces();
-    let region = region();
+    let trial = Trial::begin("recovery_of_a_queue_can_be_repeated_from_every_instruction");
+    let region = region(&trial);
     let queue = Queue::create(&region, "queue", &QueueOptions::new(4, MAX_MESSAGE as u32)).unwrap();
     let mut message = Vec::new();
     step::each_instruction_and_recovery(
@@ -236,10 +235,4 @@ fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
             messages_left(3)
         },
     );
-}
-
-#[allow(unsafe_code)]
-fn die() {
-    // SAFETY: ends the calling process, which is a child of the test.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }

@@ -61,7 +61,7 @@ fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
         queue.flush().unwrap();
     };
     step_through(&trial, "flush", 4, 3, flush, never, &[0, 1, 2, 3]);
-    let region = region();
+    let region = region(&trial);
     let options = QueueOptions::new(4, MAX_MESSAGE as u32);
     step::each_instruction_and_recovery(
         &trial,
@@ -115,7 +115,7 @@ fn step_through_blocks(
     filled: bool,
     operation: impl Fn(Queue<'_>, &Region),
 ) {
-    let region = region();
+    let region = region(trial);
     let options = QueueOptions::new(3, 16);
     let queue = Queue::create(&region, "queue", &options).unwrap();
     let before = blocks(&region);
@@ -165,7 +165,8 @@ fn step_through_blocks(
 
 #[test]
 fn blocks_are_never_lost_or_doubled_at_any_instruction() {
-    let trial = Trial::begin("blocks_are_never_lost_or_doubled_at_any_instruction");
+    let trial =
+        Trial::begin("blocks_are_never_lost_or_doubled_at_any_instruction").across_namespaces();
     for length in [200, 40_000] {
         step_through_blocks(&trial, "send a block", length, false, |queue, region| {
             let block = Box::copied_in(&FILLING[..length], region).unwrap();
@@ -194,7 +195,7 @@ fn blocks_are_never_lost_or_doubled_at_any_instruction() {
 fn a_broadcast_reaches_all_or_none_at_every_instruction() {
     let trial =
         Trial::begin("a_broadcast_reaches_all_or_none_at_every_instruction").across_namespaces();
-    let region = region();
+    let region = region(&trial);
     let queue = Queue::create(&region, "queue", &QueueOptions::new(2, MAX_MESSAGE as u32)).unwrap();
     for length in [16, LARGE] {
         step::each_instruction_and_recovery(
@@ -257,7 +258,7 @@ pub(super) fn reached(late: u32) -> &'static str {
 fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
     let trial = Trial::begin("nobody_is_given_what_was_for_its_predecessor_at_any_instruction")
         .across_namespaces();
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     let make = |name, discipline| {
         let options = QueueOptions::new(4, 64).discipline(discipline);
@@ -329,7 +330,7 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
 fn a_receiver_is_served_by_a_priority_that_was_changed_at_any_instruction() {
     let trial =
         Trial::begin("a_receiver_is_served_by_a_priority_that_was_changed_at_any_instruction");
-    let region = region();
+    let region = region(&trial);
     region.join("test").unwrap();
     let options = QueueOptions::new(4, 64).discipline(Discipline::Priority);
     let queue = Queue::create(&region, "by priority", &options).unwrap();

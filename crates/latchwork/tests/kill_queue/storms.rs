@@ -101,7 +101,7 @@ fn length(rng: &mut fastrand::Rng) -> usize {
 
 fn storm_over_a_queue(name: &'static str, plan: Plan) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region(&trial);
     let queue = Queue::create(
         &region,
         "queue",

@@ -83,16 +83,16 @@ impl Flushed {
 type Make = Box<dyn Fn() -> Flushed>;
 
 /// Each kind that has waiters which sleep, each in a region of its own: a name refers to one kind.
-fn all_flushed() -> Vec<(String, &'static Region, Make)> {
+fn all_flushed(trial: &Trial) -> Vec<(String, &'static Region, Make)> {
     let mut all: Vec<(String, &'static Region, Make)> = Vec::new();
     for discipline in [Discipline::Fifo, Discipline::Priority] {
-        let region = lasting_region();
+        let region = lasting_region(trial);
         let make = move || {
             let semaphore = CountingSemaphore::create(region, "s", 0, discipline);
             Flushed::Counting(semaphore.unwrap())
         };
         all.push((format!("counting, {discipline:?}"), region, Box::new(make)));
-        let region = lasting_region();
+        let region = lasting_region(trial);
         let make = move || {
             let semaphore = SimpleBinarySemaphore::create(region, "s", 0, discipline);
             Flushed::Simple(semaphore.unwrap())
@@ -100,7 +100,7 @@ fn all_flushed() -> Vec<(String, &'static Region, Make)> {
         all.push((format!("simple, {discipline:?}"), region, Box::new(make)));
     }
     for (name, options) in all_binary() {
-        let region = lasting_region();
+        let region = lasting_region(trial);
         let make = move || {
             let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
             if semaphore.owner().is_none() {
@@ -123,7 +123,7 @@ fn recover(region: &Region, span: step::Span) {
 #[test]
 fn a_flush_ends_all_waits_at_every_instruction() {
     let trial = Trial::begin("a_flush_ends_all_waits_at_every_instruction").across_namespaces();
-    for (name, region, make) in all_flushed() {
+    for (name, region, make) in all_flushed(&trial) {
         let semaphore = make();
         step::each_instruction_and_recovery(
             &trial,
@@ -161,7 +161,7 @@ fn a_flush_ends_all_waits_at_every_instruction() {
 #[test]
 fn a_deletion_ends_all_waits_at_every_instruction() {
     let trial = Trial::begin("a_deletion_ends_all_waits_at_every_instruction").across_namespaces();
-    for (name, region, make) in all_flushed() {
+    for (name, region, make) in all_flushed(&trial) {
         step::each_instruction_and_recovery(
             &trial,
             &format!("delete, {name}"),
@@ -209,7 +209,7 @@ fn a_deletion_of_an_mrsp_semaphore_is_all_or_nothing_at_every_instruction() {
         return;
     }
     let trial = Trial::begin(NAME).across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     let make = || MrspSemaphore::create(region, "s", priority(50)).unwrap();
     step::each_instruction_and_recovery(
         &trial,

@@ -21,8 +21,8 @@ struct Scene {
 
 impl Scene {
     /// Threads of the test outlive any borrow.
-    fn new() -> Self {
-        let region: &Region = Box::leak(Box::new(region()));
+    fn new(trial: &Trial) -> Self {
+        let region: &Region = Box::leak(Box::new(region(trial)));
         region.join("test").unwrap();
         let options = BinaryOptions::new().inherit();
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
@@ -96,7 +96,7 @@ fn try_beside(what: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 fn what_a_waiter_lends_is_not_lost_wherever_it_stands_still() {
     let trial = Trial::begin("what_a_waiter_lends_is_not_lost_wherever_it_stands_still")
         .across_namespaces();
-    let scene = Scene::new();
+    let scene = Scene::new(&trial);
     step::each_standstill(
         &trial,
         "obtain what is owned",
@@ -129,7 +129,7 @@ fn what_a_waiter_lends_is_not_lost_wherever_it_stands_still() {
 fn an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped() {
     let trial = Trial::begin("an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped")
         .across_namespaces();
-    let scene = Scene::new();
+    let scene = Scene::new(&trial);
     step::each_standstill(
         &trial,
         "set_priority of an owner",
@@ -163,7 +163,7 @@ fn an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stoppe
         "an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stopped",
     )
     .across_namespaces();
-    let scene = Scene::new();
+    let scene = Scene::new(&trial);
     step::each_standstill(
         &trial,
         "release to the first of two",
@@ -206,7 +206,7 @@ fn an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stoppe
 fn what_a_killed_waiter_lent_is_taken_back_at_every_instruction() {
     let trial = Trial::begin("what_a_killed_waiter_lent_is_taken_back_at_every_instruction")
         .across_namespaces();
-    let scene = Scene::new();
+    let scene = Scene::new(&trial);
     let me = scene.me_at(OWN);
     step::each_instruction_and_recovery(
         &trial,
@@ -250,7 +250,7 @@ fn an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruc
         "an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruction",
     )
     .across_namespaces();
-    let scene = Scene::new();
+    let scene = Scene::new(&trial);
     let me = scene.me_at(OWN);
     step::each_instruction_and_recovery(
         &trial,

@@ -12,14 +12,14 @@ mod storms;
 
 use latchwork::region::{Region, RegionOptions};
 use latchwork::semaphore::{BinaryOptions, Priority};
+use latchwork_testkit::{Trial, die};
 
-/// For tasks of several PID namespaces, and claims of slots that are lost with one ([`Trial::across_namespaces`](latchwork_testkit::Trial)).
-fn region() -> Region {
+fn region(trial: &Trial) -> Region {
     RegionOptions::new()
         .max_bytes(8 << 20)
-        .max_tasks(1024)
+        .max_tasks(64)
         .label("kill_semaphore")
-        .any_pid_namespace(true)
+        .any_pid_namespace(trial.is_across_namespaces())
         .create_anonymous()
         .unwrap()
 }
@@ -35,10 +35,4 @@ fn all_binary() -> [(&'static str, BinaryOptions); 4] {
         ("inheriting", BinaryOptions::new().inherit()),
         ("with a ceiling", BinaryOptions::new().ceiling(priority(1))),
     ]
-}
-
-#[allow(unsafe_code)]
-fn die() {
-    // SAFETY: ends the calling process, which is a child of the test.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }

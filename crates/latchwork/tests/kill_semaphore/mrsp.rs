@@ -17,8 +17,8 @@ const OWN: u8 = 60;
 const SPINS: i32 = 49;
 
 /// Threads of the test outlive any borrow.
-fn semaphore() -> (&'static Region, MrspSemaphore<'static>) {
-    let region: &Region = Box::leak(Box::new(region()));
+fn semaphore(trial: &Trial) -> (&'static Region, MrspSemaphore<'static>) {
+    let region: &Region = Box::leak(Box::new(region(trial)));
     (
         region,
         MrspSemaphore::create(region, "s", priority(50)).unwrap(),
@@ -47,7 +47,7 @@ fn a_helped_owner_passes_it_on_at_every_instruction() {
         return;
     };
     let trial = Trial::begin(NAME);
-    let (region, semaphore) = semaphore();
+    let (region, semaphore) = semaphore(&trial);
     // The helper's is busy.
     bind(&[here]);
     step::each_instruction_and_recovery(
@@ -100,7 +100,7 @@ fn a_helper_leaves_no_processor_behind_at_any_instruction() {
         return;
     };
     let trial = Trial::begin(NAME);
-    let (region, semaphore) = semaphore();
+    let (region, semaphore) = semaphore(&trial);
     bound_task(region, here, OWN);
     step::each_instruction_and_recovery(
         &trial,
@@ -142,7 +142,7 @@ fn a_killed_helper_keeps_no_other_from_helping_at_any_instruction() {
         return;
     };
     let trial = Trial::begin(NAME);
-    let (region, semaphore) = semaphore();
+    let (region, semaphore) = semaphore(&trial);
     step::each_instruction_and_recovery(
         &trial,
         "lend a processor to an owner that has moved",
@@ -198,7 +198,7 @@ fn a_creator_that_owns_the_semaphore_is_helped_from_every_instruction_on() {
     };
     const CEILING: u8 = 50;
     let trial = Trial::begin(NAME);
-    let (region, _) = semaphore();
+    let (region, _) = semaphore(&trial);
     region.join("test").unwrap();
     bind(&[here]);
     let maker = Page::<AtomicU32>::new();
@@ -263,7 +263,7 @@ fn a_creator_that_owns_the_semaphore_is_helped_from_every_instruction_on() {
 fn an_owner_has_the_ceiling_at_every_instruction_of_its_release() {
     const NAME: &str = "an_owner_has_the_ceiling_at_every_instruction_of_its_release";
     let trial = Trial::begin(NAME);
-    let (region, shared) = semaphore();
+    let (region, shared) = semaphore(&trial);
     let ceiling = BinaryOptions::new().ceiling(priority(50));
     let plain = BinarySemaphore::create(region, "plain", &ceiling).unwrap();
     region.join("test").unwrap();
@@ -373,7 +373,7 @@ fn an_owner_is_at_home_wherever_its_helper_stands_still() {
         return;
     };
     let trial = Trial::begin(NAME);
-    let (region, semaphore) = semaphore();
+    let (region, semaphore) = semaphore(&trial);
     // Ahead of ordinary tasks: it is many steps.
     bound_task(region, here, OWN);
     let helper = Page::<AtomicU32>::new();
@@ -428,7 +428,7 @@ fn a_helper_leaves_an_owner_at_home_wherever_that_stands_still() {
         return;
     };
     let trial = Trial::begin(NAME);
-    let (region, semaphore) = semaphore();
+    let (region, semaphore) = semaphore(&trial);
     // Ahead of ordinary tasks: it is many steps.
     bound_task(region, here, OWN);
     let owner = Page::<AtomicU32>::new();

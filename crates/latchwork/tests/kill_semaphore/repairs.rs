@@ -12,10 +12,9 @@ use latchwork_testkit::{Child, Trial};
 /// Owners and waiters are dead, and the task that detects it is killed during the recovery.
 #[test]
 fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
-    let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction")
-        .across_namespaces();
+    let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction");
     for (name, options) in all_binary() {
-        let region = lasting_region();
+        let region = lasting_region(&trial);
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
         step::each_instruction_and_recovery(
             &trial,
@@ -65,7 +64,7 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
 fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
     let trial = Trial::begin("a_change_of_priority_takes_effect_or_not_at_every_instruction")
         .across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     let semaphore = BinarySemaphore::create(region, "s", &BinaryOptions::new().inherit()).unwrap();
     let me = region.task_id().unwrap();
     me.set_priority(region, priority(100)).unwrap();
@@ -125,7 +124,7 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
 fn a_task_is_not_taken_for_its_predecessor_at_any_instruction() {
     let trial = Trial::begin("a_task_is_not_taken_for_its_predecessor_at_any_instruction")
         .across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     region.join("test").unwrap();
     let make = |name| CountingSemaphore::create(region, name, 0, Discipline::Fifo).unwrap();
     let (first, second) = (make("first"), make("second"));
@@ -171,7 +170,7 @@ fn a_task_is_not_taken_for_its_predecessor_at_any_instruction() {
 fn a_waiter_completes_a_killed_change_of_its_priority() {
     let trial =
         Trial::begin("a_waiter_completes_a_killed_change_of_its_priority").across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     let semaphore = counting(region, Discipline::Priority);
     step::each_instruction_and_recovery(
         &trial,
@@ -216,7 +215,7 @@ fn a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority() {
     let trial =
         Trial::begin("a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority")
             .across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     let semaphore = counting(region, Discipline::Priority);
     step::each_instruction_and_recovery(
         &trial,

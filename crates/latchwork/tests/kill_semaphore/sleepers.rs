@@ -43,7 +43,7 @@ fn owner_of(trial: &Trial, semaphores: &[BinarySemaphore<'_>]) -> Child {
 #[test]
 fn every_sleeper_learns_of_a_death() {
     let trial = Trial::begin("every_sleeper_learns_of_a_death");
-    let region = region();
+    let region = region(&trial);
     let semaphores = ["a", "b", "c"].map(|name| semaphore(&region, name));
     let joined = Page::<AtomicU32>::new();
     let served = Page::<AtomicU32>::new();
@@ -70,7 +70,7 @@ fn every_sleeper_learns_of_a_death() {
 #[test]
 fn a_sleeper_that_need_not_wait_any_more_passes_a_death_on() {
     let trial = Trial::begin("a_sleeper_that_need_not_wait_any_more_passes_a_death_on");
-    let region = region();
+    let region = region(&trial);
     let [of_dead, of_test] = ["of the dead", "of the test"].map(|name| semaphore(&region, name));
     let mut owner = owner_of(&trial, &[of_dead]);
     of_test.obtain().unwrap().keep();
@@ -108,7 +108,7 @@ fn a_wait_in_a_quiet_region_watches_all_tasks_from_its_beginning() {
     let trial = Trial::begin("a_wait_in_a_quiet_region_watches_all_tasks_from_its_beginning");
     // A sleep that watches no task is short, and may be over before it is seen.
     for _ in 0..3 {
-        let region = region();
+        let region = region(&trial);
         let semaphore = semaphore(&region, "semaphore");
         let _owner = owner_of(&trial, &[semaphore]);
         let waiter = Frozen::in_futex(&trial, || {

@@ -11,8 +11,8 @@ use latchwork_testkit::step::{self, Point};
 use std::thread::JoinHandle;
 
 /// A region that lives as long as the process: the waiters are threads of the test, which outlive any borrow.
-pub(crate) fn lasting_region() -> &'static Region {
-    Box::leak(Box::new(region()))
+pub(crate) fn lasting_region(trial: &Trial) -> &'static Region {
+    Box::leak(Box::new(region(trial)))
 }
 
 pub(crate) fn counting(
@@ -67,7 +67,7 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
     let trial =
         Trial::begin("operations_that_need_not_wait_are_all_or_nothing_at_every_instruction")
             .across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     let semaphore = counting(region, Discipline::Fifo);
     step::each_instruction_and_recovery(
         &trial,
@@ -131,10 +131,10 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
 fn a_unit_is_handed_over_or_not_at_every_instruction() {
     let trial =
         Trial::begin("a_unit_is_handed_over_or_not_at_every_instruction").across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     // The last one leaves the queue empty.
     for (discipline, count) in [(Discipline::Fifo, 2), (Discipline::Priority, 1)] {
-        let semaphore = counting(region_of(discipline, region), discipline);
+        let semaphore = counting(region_of(&trial, discipline, region), discipline);
         step::each_instruction_and_recovery(
             &trial,
             &format!("release to a waiter, {discipline:?}"),
@@ -178,10 +178,10 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
 }
 
 /// A region for each discipline, since a name refers to one kind.
-fn region_of(discipline: Discipline, first: &'static Region) -> &'static Region {
+fn region_of(trial: &Trial, discipline: Discipline, first: &'static Region) -> &'static Region {
     match discipline {
         Discipline::Fifo => first,
-        Discipline::Priority => lasting_region(),
+        Discipline::Priority => lasting_region(trial),
     }
 }
 
@@ -189,7 +189,7 @@ fn region_of(discipline: Discipline, first: &'static Region) -> &'static Region 
 fn a_wait_for_a_unit_ends_once_at_every_instruction() {
     let trial =
         Trial::begin("a_wait_for_a_unit_ends_once_at_every_instruction").across_namespaces();
-    let region = lasting_region();
+    let region = lasting_region(&trial);
     let semaphore = counting(region, Discipline::Priority);
     let released = Cell::new(false);
     step::each_instruction_and_recovery(
@@ -253,7 +253,7 @@ fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
     let trial =
         Trial::begin("a_semaphore_is_handed_over_or_not_at_every_instruction").across_namespaces();
     for (name, options) in all_binary() {
-        let region = lasting_region();
+        let region = lasting_region(&trial);
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
         step::each_instruction_and_recovery(
             &trial,
@@ -311,7 +311,7 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
     let trial =
         Trial::begin("a_wait_for_an_owner_ends_once_at_every_instruction").across_namespaces();
     for (name, options) in all_binary() {
-        let region = lasting_region();
+        let region = lasting_region(&trial);
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
         let me = region.task_id().unwrap();
         me.set_priority(region, priority(100)).unwrap();

@@ -80,7 +80,7 @@ fn count_for_ever(worker: Worker, semaphore: CountingSemaphore<'_>, journal: &Jo
 fn killed_users_of_a_count_take_no_more_than_they_had() {
     let trial = Trial::begin("killed_users_of_a_count_take_no_more_than_they_had");
     for discipline in [Discipline::Fifo, Discipline::Priority] {
-        let region = region();
+        let region = region(&trial);
         let semaphore = CountingSemaphore::create(&region, "s", UNITS, discipline).unwrap();
         let journal = Journal::new();
         let mut storm = Storm::start(&trial, SEATS, |worker| {
@@ -181,7 +181,7 @@ fn own_for_ever(
 fn killed_owners_are_reported_and_no_waiter_hangs() {
     let trial = Trial::begin("killed_owners_are_reported_and_no_waiter_hangs");
     for (name, options) in all_binary() {
-        let region = region();
+        let region = region(&trial);
         let semaphores =
             ["a", "b"].map(|name| BinarySemaphore::create(&region, name, &options).unwrap());
         let journal = Journal::new();

@@ -6,23 +6,23 @@ use latchwork_testkit::{Child, Exit, Trial};
 
 /// Room for objects and 64 tasks.
 pub fn region(label: &str) -> Region {
-    options(label).max_tasks(64).create_anonymous().unwrap()
+    options(label).create_anonymous().unwrap()
 }
 
-/// As [`region`], for tasks of several PID namespaces, and claims of slots that are lost with one
-/// ([`Trial::across_namespaces`]).
-pub fn region_across(label: &str) -> Region {
-    let options = options(label).any_pid_namespace(true);
-    options.max_tasks(1024).create_anonymous().unwrap()
+/// As [`region`], for the tasks of this trial.
+pub fn region_for(trial: &Trial, label: &str) -> Region {
+    let options = options(label).any_pid_namespace(trial.is_across_namespaces());
+    options.create_anonymous().unwrap()
 }
 
 /// A trial and a region for objects of type `T`: across PID namespaces, unless such an object names its owner by a thread ID.
 pub fn begin_with<T: Shareable>(name: &'static str, label: &str) -> (Trial, Region) {
-    let trial = Trial::begin(name);
-    match T::NAMES_THREADS {
-        true => (trial, region(label)),
-        false => (trial.across_namespaces(), region_across(label)),
+    let mut trial = Trial::begin(name);
+    if !T::NAMES_THREADS {
+        trial = trial.across_namespaces();
     }
+    let region = region_for(&trial, label);
+    (trial, region)
 }
 
 fn options(label: &str) -> RegionOptions {

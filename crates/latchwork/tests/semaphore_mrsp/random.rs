@@ -28,7 +28,7 @@ fn sections(
     rng: &mut Rng,
     processors: [usize; 2],
     inside: &Sections,
-    most_waiters: u32,
+    most_waiters: impl Fn() -> u32,
     goes_on: impl Fn() -> bool,
 ) {
     let semaphores = semaphores(region);
@@ -49,7 +49,9 @@ fn sections(
                 Ok(section) => {
                     let before = inside.swap(1, SeqCst);
                     assert!(before == 0 || section.owner_died());
-                    assert!(semaphore.waiting() <= most_waiters);
+                    // One waiter spins on each of the two processors, and keeps all others there from coming. First come, first
+                    // served: so nobody waits for more sections. A waiter that was killed counts until its death is detected.
+                    assert!(semaphore.waiting() <= most_waiters());
                     held.push((section, inside));
                 }
                 Err(ObtainError::WouldBlock | ObtainError::TimedOut) => break,
@@ -95,18 +97,22 @@ fn after_any_sections_priorities_and_processors_are_what_they_were() {
     let inside = Sections::default();
     let done = AtomicU32::new(0);
     let most = trial.times(3_000) as u32;
-    // One waiter spins on each processor, and keeps all others there from coming. First come, first served: so nobody waits
-    // for more sections than there are processors.
-    let most_waiters = processors.len() as u32;
     thread::scope(|scope| {
         for worker in 0..4 {
             let mut rng = trial.seed().rng(worker);
             let (region, inside, done, trial) = (&region, &inside, &done, &trial);
             scope.spawn(move || {
-                sections(region, &mut rng, processors, inside, most_waiters, || {
-                    trial.progress();
-                    done.fetch_add(1, SeqCst) < most
-                });
+                sections(
+                    region,
+                    &mut rng,
+                    processors,
+                    inside,
+                    || 2,
+                    || {
+                        trial.progress();
+                        done.fetch_add(1, SeqCst) < most
+                    },
+                );
             });
         }
     });
@@ -128,15 +134,23 @@ fn kills_leave_the_survivors_priorities_and_processors_what_they_were() {
     let inside = Page::<Sections>::new();
     let over = Page::<AtomicBool>::new();
     let done = Page::<AtomicU32>::new();
+    let killed = Page::<AtomicU32>::new();
     let start = |worker: u64| {
         let mut rng = trial.seed().rng(worker);
-        let (region, inside, over, done) = (&region, &inside, &over, &done);
+        let (region, inside, over) = (&region, &inside, &over);
+        let (done, killed) = (&done, &killed);
         Child::fork(move || {
-            // A waiter that was killed is in the queue until a task detects its death.
-            sections(region, &mut rng, processors, inside, u32::MAX, || {
-                done.fetch_add(1, SeqCst);
-                !over.load(SeqCst)
-            });
+            sections(
+                region,
+                &mut rng,
+                processors,
+                inside,
+                || 2 + killed.load(SeqCst),
+                || {
+                    done.fetch_add(1, SeqCst);
+                    !over.load(SeqCst)
+                },
+            );
         })
     };
     let mut children: Vec<Child> = (0..4).map(start).collect();
@@ -146,6 +160,7 @@ fn kills_leave_the_survivors_priorities_and_processors_what_they_were() {
         trial.wait_until(|| done.load(SeqCst) >= until);
         let victim = rng.usize(..children.len());
         assert_eq!(children[victim].try_wait(), None, "a child has ended");
+        killed.fetch_add(1, SeqCst);
         children[victim].kill();
         children[victim] = start(2_000 + kill);
     }

@@ -33,6 +33,9 @@ pub mod attribute {
     pub const NO_WAIT: u32 = 1;
 }
 
+/// The length of a tick of each implementation.
+pub const TICK: core::time::Duration = core::time::Duration::from_millis(1);
+
 /// RTEMS's classic semaphores, with the signatures of their directives. Priorities are RTEMS's: 1 is the highest.
 ///
 /// The calling thread makes each call as a task, and gets RTEMS's [`status`] numbers.

@@ -3,12 +3,9 @@
 
 use super::enqueue::Chain;
 use super::group::{Begun, CALLER, CEILING, HIGH, LOW, LOWER, Member, TaskGroup};
-use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
+use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, TICK, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
-use std::time::{Duration, Instant};
-
-/// Of the systems under test.
-const TICK: Duration = Duration::from_millis(1);
+use std::time::Instant;
 
 /// Lets a member wait for a semaphore until its time-out, and makes observations during the wait and after it. The
 /// time-out is doubled until it is long enough for the observation.
@@ -23,7 +20,7 @@ pub(super) fn expire<S: ClassicSemaphores, T>(
         let start = Instant::now();
         let begun = group.obtain_for(member, id, ticks);
         let meanwhile = look();
-        // The call may have left the queue, and not have returned yet. A tick more or less: the clocks may be rounded.
+        // The call may have left the queue, and not have returned yet. (One tick less: clocks are rounded.)
         let is_late = start.elapsed() >= TICK * (ticks - 1);
         let answer = group.wait(&begun);
         group.settle();

@@ -25,7 +25,7 @@ mod timeout;
 
 use super::{ActionReport, Combination, Driver, NotApplicable, Report, Seen, Table};
 use class::{Class, Discipline, FEW_SCHEDULERS, NOT_CLASSIC, ONE_PRIORITY, text_of};
-pub use classic::{ClassicSemaphores, attribute, status};
+pub use classic::{ClassicSemaphores, TICK, attribute, status};
 use classic::{NO_ID, NO_PRIORITY};
 use std::sync::Arc;
 
