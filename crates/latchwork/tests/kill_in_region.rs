@@ -102,7 +102,7 @@ fn every_survivor_makes_progress_after_each_kill<P: Form>() {
 }
 
 fn many_waiters_survive_each_others_deaths<P: Form>() {
-    storm::<P>("many_waiters_survive_each_others_deaths", 12, 60, false);
+    storm::<P>("many_waiters_survive_each_others_deaths", 12, 240, false);
 }
 
 /// The tasks that take over from a dead owner are killed as they repair.

@@ -76,7 +76,7 @@ fn two_tasks_in_turn_survive_each_others_deaths() {
 
 #[test]
 fn many_waiters_are_all_freed_in_turn() {
-    storm_over_the_lock("many_waiters_are_all_freed_in_turn", 12, 150);
+    storm_over_the_lock("many_waiters_are_all_freed_in_turn", 12, 600);
 }
 
 /// Each waiter dies in its turn, while it holds the lock, and the next one gets the report.

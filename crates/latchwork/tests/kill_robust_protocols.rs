@@ -208,7 +208,7 @@ fn every_survivor_makes_progress_after_each_kill<K: Kind + Shareable>(
 }
 
 fn many_waiters_are_all_freed_in_turn<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
-    storm(trial, arena, 12, 100);
+    storm(trial, arena, 12, 200);
 }
 
 /// Each waiter dies in its turn, while it holds the lock, and the next one gets the report.

@@ -165,6 +165,11 @@ impl<L: Mortal> Arena<L> {
             loop {
                 section(&mut rng);
                 journal.progress[worker.seat].fetch_add(1, SeqCst);
+                // A lock that does not hand off is nearly always taken again before a woken waiter runs, and waiters that
+                // starve for a second would be most of the test.
+                if rng.u32(..16) == 0 {
+                    std::thread::sleep(Duration::from_micros(rng.u64(..150)));
+                }
             }
         };
         let mut storm = Storm::start(trial, seats, work);
