@@ -2,15 +2,19 @@
 #![allow(unsafe_code)]
 
 use crate::Seed;
+use core::cell::RefCell;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Decides, for each child, whether it is forked into a PID namespace of its own; `None`: no child is.
-static COIN: Mutex<Option<fastrand::Rng>> = Mutex::new(None);
+thread_local! {
+    /// Decides, for each child of this thread, whether it is forked into a PID namespace of its own; `None`: no child is.
+    /// Other threads may run tests beside.
+    static COIN: RefCell<Option<fastrand::Rng>> = const { RefCell::new(None) };
+}
 
-/// As long as it lives, half of the children of this process are forked into PID namespaces of their own.
+/// As long as it lives, half of the children of the thread that made it are forked into PID namespaces of their own. It is
+/// dropped in that thread.
 #[derive(Debug)]
 pub(crate) struct Apart(());
 
@@ -23,24 +27,20 @@ impl Apart {
         // In a thread that ends: where the return is refused, its children would begin in the new namespace.
         let tried = std::thread::spawn(|| unshared(|| 0)).join();
         tried.expect("no panic")?;
-        *coin() = Some(seed.rng(0));
+        COIN.set(Some(seed.rng(0)));
         Ok(Self(()))
     }
 }
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        *coin() = None;
+        COIN.set(None);
     }
 }
 
-fn coin() -> MutexGuard<'static, Option<fastrand::Rng>> {
-    COIN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether the next child is to be forked into a PID namespace of its own.
+/// Whether the next child of this thread is to be forked into a PID namespace of its own.
 pub(crate) fn is_next_apart() -> bool {
-    coin().as_mut().is_some_and(fastrand::Rng::bool)
+    COIN.with_borrow_mut(|coin| coin.as_mut().is_some_and(fastrand::Rng::bool))
 }
 
 /// Forks a process that is the first one, and the only one, of a PID namespace.
