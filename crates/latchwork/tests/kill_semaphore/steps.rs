@@ -134,7 +134,8 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
     let region = lasting_region(&trial);
     // The last one leaves the queue empty.
     for (discipline, count) in [(Discipline::Fifo, 2), (Discipline::Priority, 1)] {
-        let semaphore = counting(region_of(&trial, discipline, region), discipline);
+        let region = region_of(&trial, discipline, region);
+        let semaphore = counting(region, discipline);
         step::each_instruction_and_recovery(
             &trial,
             &format!("release to a waiter, {discipline:?}"),
