@@ -25,7 +25,7 @@ impl Apart {
     /// What the system says, if this process may not make PID namespaces, or not return to its own.
     pub(crate) fn begin(seed: Seed) -> Result<Self, Error> {
         // In a thread that ends: where the return is refused, its children would begin in the new namespace.
-        let tried = std::thread::spawn(|| unshared(|| 0)).join();
+        let tried = std::thread::spawn(|| unshared(|| 1)).join();
         tried.expect("no panic")?;
         COIN.set(Some(seed.rng(0)));
         Ok(Self(()))
@@ -53,7 +53,7 @@ pub(crate) fn fork() -> i32 {
     forked.unwrap_or_else(|error| panic!("a PID namespace: {error}"))
 }
 
-/// Runs `fork` while children of the calling thread begin in a new PID namespace.
+/// Runs `fork` while children of the calling thread begin in a new PID namespace. It returns 0 in the child.
 fn unshared(fork: impl FnOnce() -> i32) -> Result<i32, Error> {
     let own = File::open("/proc/thread-self/ns/pid")?;
     // SAFETY: it changes nothing but where the children of the calling thread begin, and until the call below. (The thread
@@ -62,7 +62,7 @@ fn unshared(fork: impl FnOnce() -> i32) -> Result<i32, Error> {
         return Err(Error::last_os_error());
     }
     let child = fork();
-    if child == 0 && is_first() {
+    if child == 0 {
         // Its own children begin in its own namespace.
         return Ok(0);
     }
@@ -71,11 +71,6 @@ fn unshared(fork: impl FnOnce() -> i32) -> Result<i32, Error> {
         0 => Ok(child),
         _ => Err(Error::last_os_error()),
     }
-}
-
-/// Whether the calling process is the first one of its PID namespace.
-fn is_first() -> bool {
-    std::process::id() == 1
 }
 
 /// The parent of a process that is about to be forked.

@@ -36,8 +36,7 @@ impl Trial {
     }
 
     /// From now on, each child of this thread is forked into a PID namespace of its own with probability one half; the seed
-    /// decides. All of
-    /// those have the same thread ID. This process, the other children, and the tasks that recover in
+    /// decides. All of those have the same thread ID. This process, the other children, and the tasks that recover in
     /// [`each_instruction_and_recovery`](crate::step::each_instruction_and_recovery) are in another namespace.
     ///
     /// A child that is killed while it becomes a task of a region ends its whole namespace, so its claim of a slot is never

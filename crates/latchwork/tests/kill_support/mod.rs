@@ -26,7 +26,10 @@ pub fn begin_with<T: Shareable>(name: &'static str, label: &str) -> (Trial, Regi
 }
 
 fn options(label: &str) -> RegionOptions {
-    RegionOptions::new().max_bytes(4 << 20).label(label)
+    RegionOptions::new()
+        .max_bytes(4 << 20)
+        .max_tasks(64)
+        .label(label)
 }
 
 /// Waits until these processes sleep.
