@@ -28,7 +28,7 @@ fn sections(
     rng: &mut Rng,
     processors: [usize; 2],
     inside: &Sections,
-    most_waiters: impl Fn() -> u32,
+    killed: &AtomicU32,
     goes_on: impl Fn() -> bool,
 ) {
     let semaphores = semaphores(region);
@@ -49,9 +49,11 @@ fn sections(
                 Ok(section) => {
                     let before = inside.swap(1, SeqCst);
                     assert!(before == 0 || section.owner_died());
-                    // One waiter spins on each of the two processors, and keeps all others there from coming. First come, first
-                    // served: so nobody waits for more sections. A waiter that was killed counts until its death is detected.
-                    assert!(semaphore.waiting() <= most_waiters());
+                    // One waiter spins on each processor, and keeps all others there from coming. First come, first served:
+                    // so nobody waits for more sections than there are processors. A waiter that was killed counts until its
+                    // death is detected.
+                    let most = processors.len() as u32 + killed.load(SeqCst);
+                    assert!(semaphore.waiting() <= most);
                     held.push((section, inside));
                 }
                 Err(ObtainError::WouldBlock | ObtainError::TimedOut) => break,
@@ -107,7 +109,7 @@ fn after_any_sections_priorities_and_processors_are_what_they_were() {
                     &mut rng,
                     processors,
                     inside,
-                    || 2,
+                    &AtomicU32::new(0),
                     || {
                         trial.progress();
                         done.fetch_add(1, SeqCst) < most
@@ -140,17 +142,10 @@ fn kills_leave_the_survivors_priorities_and_processors_what_they_were() {
         let (region, inside, over) = (&region, &inside, &over);
         let (done, killed) = (&done, &killed);
         Child::fork(move || {
-            sections(
-                region,
-                &mut rng,
-                processors,
-                inside,
-                || 2 + killed.load(SeqCst),
-                || {
-                    done.fetch_add(1, SeqCst);
-                    !over.load(SeqCst)
-                },
-            );
+            sections(region, &mut rng, processors, inside, killed, || {
+                done.fetch_add(1, SeqCst);
+                !over.load(SeqCst)
+            });
         })
     };
     let mut children: Vec<Child> = (0..4).map(start).collect();
