@@ -153,8 +153,10 @@ extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
 }
 
 fn init(bytes: u64) -> Result<(), c_int> {
+    // Blocks just larger than a class take up to 1.53 times their size.
     let max = bytes
-        .checked_add(bytes / 4 + TABLES)
+        .checked_mul(2)
+        .and_then(|twice| twice.checked_add(TABLES))
         .and_then(|max| max.checked_next_multiple_of(1 << 20))
         .ok_or(ENOMEM)?;
     if let Some(state) = state().filter(|state| state.process == std::process::id()) {

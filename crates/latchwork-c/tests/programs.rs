@@ -150,12 +150,26 @@ fn coprocs_have_their_attributes_and_end_as_they_should() {
     check("coproc.c", &[GPP], &[], "joined");
 }
 
-/// System V adjustments, stacks, deaths of creators, control groups, passed descriptors.
+/// System V adjustments, stacks, deaths of creators, control groups, regions.
 #[test]
 fn what_coprocs_share_and_are_given_takes_effect() {
     let hows = [GCC, CLANG_OPTIMISED.statically()];
     check("coproc_effects.c", &hows, GNU, "took effect");
     check("coproc_effects.c", &[GPP], &[], "took effect");
+}
+
+#[test]
+fn coprocs_get_descriptors_and_rights_as_the_manual_says() {
+    let hows = [GCC, CLANG_OPTIMISED.statically()];
+    check("coproc_rights.c", &hows, GNU, "given");
+    check("coproc_rights.c", &[GPP], &[], "given");
+}
+
+#[test]
+fn coprocs_do_what_the_manual_says() {
+    let hows = [GCC, CLANG_OPTIMISED.statically()];
+    check("said_coprocs.c", &hows, GNU, "said");
+    check("said_coprocs.c", &[GPP], &[], "said");
 }
 
 #[test]

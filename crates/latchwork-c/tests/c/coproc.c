@@ -18,11 +18,13 @@ struct field {
 	char name[32];
 };
 
-static int seen = 1, handlers;
+static int seen = 1;
+/* In memory that all copies of the process share. */
+static int *handlers;
 
 static void at_exit(void)
 {
-	handlers++;
+	++*handlers;
 }
 
 static int look(void *argument)
@@ -107,6 +109,7 @@ int main(void)
 	int *number, status;
 	pid_t pid, child, group = getpgrp();
 
+	handlers = (int *)share(sizeof *handlers);
 	atexit(at_exit);
 	CHECK_IS(coproc_create("early", NULL, 0, look, NULL), -1);
 	/* coproc(3), EINVAL: coproc_init() has not been called yet */
@@ -122,6 +125,10 @@ int main(void)
 
 	/* As it was then, and as it is now. */
 	seen = 2;
+	/* coproc(3) says: coproc_create() starts a coproc */
+	/* coproc(3) says: The coproc calls start_routine with arg */
+	/* coproc(3) says: The low 8 bits of the routine's return value are the exit status of the coproc */
+	/* coproc(3) says: ps(1) shows the first 15 bytes of coproc_name as the name of the coproc */
 	status = done(coproc_create("a_long_name_of_a_coproc", NULL, 0, look, field));
 	CHECK(WIFEXITED(status));
 	CHECK_IS(WEXITSTATUS(status), (300 + 5) & 0xff);
@@ -179,10 +186,12 @@ int main(void)
 	*number = dup(0);
 	CHECK_IS(WEXITSTATUS(done(coproc_create("copy", NULL, COPROC_SNAPSHOT, close_file, number))), 0);
 	CHECK(fcntl(*number, F_GETFD) >= 0);
+	/* coproc(3) says: Do not close a descriptor that the other process uses: it would be closed for both */
 	CHECK_IS(WEXITSTATUS(done(coproc_create("shares", NULL, COPROC_SHARE_FS, close_file, number))), 0);
 	CHECK_IS(fcntl(*number, F_GETFD), -1);
 
 	/* Ends. */
+	/* coproc(3) says: A coproc ends when its routine returns, when it calls exit(3) or pthread_exit(3), or when a signal ends it */
 	CHECK_IS(WEXITSTATUS(done(coproc_create("thread", NULL, 0, leave_thread, NULL))), 0);
 	CHECK_IS(WEXITSTATUS(done(coproc_create("program", NULL, 0, leave_program, NULL))), 9);
 	CHECK_IS(WEXITSTATUS(done(coproc_create("nested", NULL, 0, nest, field))), 0);
@@ -203,6 +212,7 @@ int main(void)
 	/* The shared memory is a region: region mutexes work there. */
 	mutex = (lw_region_mutex_t *)coproc_alloc(sizeof *mutex);
 	CHECK_IS(lw_mutex_init(mutex), 0);
+	/* coproc(3) says: If the coproc held robust mutexes (lw_mutex(3)) in the shared memory when it ended, the next owners */
 	CHECK_IS(WTERMSIG(done(coproc_create("owner", NULL, 0, leave_locked, mutex))), SIGKILL);
 	CHECK_IS(lw_mutex_lock(mutex), EOWNERDEAD);
 	CHECK_IS(lw_mutex_consistent(mutex), 0);
@@ -222,6 +232,7 @@ int main(void)
 		alarm(WATCHDOG);
 		CHECK_IS(coproc_join(pid, NULL), -1);
 		CHECK_IS(errno, ECHILD);
+		/* coproc(3) says: In the child of a fork(2), coproc_exit() has no effect and fails with EPERM */
 		CHECK_IS(coproc_exit(), -1);
 		/* coproc(3), EPERM: coproc_exit() was called in the child of a fork(2) */
 		CHECK_IS(errno, EPERM);
@@ -229,9 +240,12 @@ int main(void)
 	}
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK_IS(status, 0);
+	CHECK_IS(WEXITSTATUS(done(coproc_create("still", NULL, 0, leave_program, NULL))), 9);
+	CHECK_IS(kill(pid, 0), 0);
 	CHECK_IS(coproc_create("more", NULL, COPROC_DETACHED, leave_program, NULL) > 0, 1);
 	CHECK_IS(coproc_exit(), 0);
-	CHECK_IS(handlers, 0);
+	/* coproc(3) says: The atexit(3) handlers of its creator do not run in the coproc */
+	CHECK_IS(*handlers, 0);
 	CHECK(coproc_alloc((size_t)1 << 40) == NULL);
 	/* coproc(3), ENOMEM: There is not enough memory */
 	CHECK_IS(errno, ENOMEM);

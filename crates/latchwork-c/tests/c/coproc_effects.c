@@ -1,9 +1,9 @@
-/* What flags, attributes and extras of a coproc do: each is seen to work, and seen not to without it. */
+/* What flags and attributes of a coproc do: each is seen to work, and seen not to without it. */
 #include "coproc.h"
 #include "latchwork.h"
 #include "latchwork/region.h"
 
-#include "check.h"
+#include "coprocs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,45 +13,6 @@
 #include <sys/sem.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-/* The watchdog of a process; it must do whatever is awaited within that time. */
-#define AWAIT(condition)                                                                              \
-	do {                                                                                          \
-		while (!(condition))                                                                  \
-			sleep_ms(1);                                                                  \
-	} while (0)
-
-static int done(pid_t pid)
-{
-	int status;
-	CHECK(pid > 0);
-	CHECK_IS(coproc_join(pid, &status), 0);
-	return status;
-}
-
-static int returned(pid_t pid)
-{
-	int status = done(pid);
-	CHECK(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-/* Whether a process runs: one that nobody has waited for yet has ended, and undone what it had to. */
-static int runs(pid_t pid)
-{
-	char path[64], text[512], *state;
-	size_t length;
-	FILE *file;
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	file = fopen(path, "r");
-	if (file == NULL)
-		return 0;
-	length = fread(text, 1, sizeof text - 1, file);
-	fclose(file);
-	text[length] = 0;
-	state = strrchr(text, ')');
-	return state != NULL && state[2] != 'Z' && state[2] != 'X';
-}
 
 /* A process that runs "body" until "may_end" is set. The coprocs that it creates are its own. */
 struct host {
@@ -122,12 +83,15 @@ static void adjustments_are_undone_by_the_last_that_shares_them(void)
 	}
 	host->semaphore = semaphore;
 	/* The coproc has ended; its creator lives. */
+	/* coproc(3) says: Without this flag, a coproc has adjustments of its own, which are undone when the coproc ends */
 	pid = fork_host(add_by_itself, host);
 	CHECK_IS(value_of(semaphore), 0);
 	host->may_end = 1;
 	CHECK_IS(exit_of(pid), 0);
 
 	host->is_ready = host->may_end = 0;
+	/* coproc(3) says: The creator and the coproc share System V semaphore adjustments (SEM_UNDO of semop(2)) */
+	/* coproc(3) says: The adjustments are undone when the last process that shares them ends */
 	pid = fork_host(add_in_common, host);
 	CHECK_IS(value_of(semaphore), 1);
 	host->may_end = 1;
@@ -197,6 +161,7 @@ static void a_coproc_dies_with_its_creator_on_request(void)
 {
 	struct host *host = (struct host *)share(sizeof *host);
 	pid_t pid = fork_host(create_both, host);
+	/* coproc(3) says: Without this flag, it continues */
 	CHECK(runs(host->pids[0]) && runs(host->pids[1]));
 	CHECK_IS(kill(pid, SIGKILL), 0);
 	CHECK_IS(exit_of(pid), 1000 + SIGKILL);
@@ -262,6 +227,8 @@ static void a_coproc_starts_in_its_control_group(void)
 		coproc_free((void *)state);
 		return;
 	}
+	/* coproc(3) says: The directory of a control group */
+	/* coproc(3) says: The coproc is in this control group before the routine runs */
 	extras.cgroup = group;
 	for (int kind = 0; kind < 2; kind++) {
 		*state = 0;
@@ -277,133 +244,6 @@ static void a_coproc_starts_in_its_control_group(void)
 	/* A process that has ended leaves its group a moment later. */
 	AWAIT(rmdir(group) == 0);
 	coproc_free((void *)state);
-}
-
-/* ---- descriptors ---- */
-
-/* Copies from the first descriptor to the second, and looks for another one that its creator has. */
-static int copy(void *argument)
-{
-	char text[16];
-	ssize_t length = read(coproc_descriptor(0), text, sizeof text);
-	if (length < 1 || write(coproc_descriptor(1), text, (size_t)length) != length)
-		return 1;
-	if (coproc_descriptor(2) != -1 || errno != EBADF)
-		return 2;
-	if ((fcntl(coproc_descriptor(0), F_GETFD) & FD_CLOEXEC) == 0)
-		return 3;
-	return fcntl((int)(long)argument, F_GETFD) == -1 ? 4 : 5;
-}
-
-static int opens(void *path)
-{
-	int file = open((const char *)path, O_RDONLY);
-	int error = file < 0 ? errno : 0;
-	if (file >= 0)
-		close(file);
-	return error;
-}
-
-static void rights_are_given_up(void)
-{
-	static const char null[] = "/dev/null", passwd[] = "/etc/passwd", nowhere[] = "/nowhere";
-	const char *const readable[] = { null, NULL }, *const lost[] = { nowhere, NULL };
-	/* musl's open() makes the older call where the processor has it. */
-#ifdef SYS_open
-	const long calls[] = { SYS_openat, SYS_open };
-#else
-	const long calls[] = { SYS_openat };
-#endif
-	struct coproc_extras extras;
-
-	memset(&extras, 0, sizeof extras);
-	extras.confinement = COPROC_CONFINE_CALLS;
-	CHECK_IS(returned(coproc_create_with("closed", NULL, &extras, 0, opens, (void *)null)), ENOSYS);
-	extras.calls = calls;
-	extras.call_count = sizeof calls / sizeof calls[0];
-	CHECK_IS(returned(coproc_create_with("open", NULL, &extras, 0, opens, (void *)null)), 0);
-	/* Where the kernel has Landlock. */
-	extras.confinement |= COPROC_CONFINE_FILES;
-	extras.readable = readable;
-	{
-		pid_t made = coproc_create_with("files", NULL, &extras, 0, opens, (void *)null);
-		if (made == -1) {
-			CHECK(errno == ENOSYS || errno == EOPNOTSUPP);
-			CHECK_IS(strcmp(coproc_failed_attribute(), "files"), 0);
-		} else {
-			CHECK_IS(returned(made), 0);
-			CHECK_IS(returned(coproc_create_with("files", NULL, &extras, 0, opens, (void *)passwd)), EACCES);
-		}
-	}
-	extras.writable = lost;
-	extras.confinement |= COPROC_BEST_EFFORT;
-	CHECK_IS(coproc_create_with("lost", NULL, &extras, 0, opens, (void *)null), -1);
-	CHECK(errno == ENOENT && strcmp(coproc_failed_attribute(), "files") == 0);
-	extras.confinement = 32;
-	CHECK_IS(coproc_create_with("unknown", NULL, &extras, 0, opens, (void *)null), -1);
-	CHECK(errno == EINVAL && strcmp(coproc_failed_attribute(), "confinement") == 0);
-}
-
-static int has_none(void *argument)
-{
-	(void)argument;
-	return coproc_descriptor(0) == -1 && errno == EBADF;
-}
-
-static void descriptors_are_passed(void)
-{
-	struct coproc_extras extras;
-	int there[2], back[2], passed[2], many[33], secret;
-	char text[16];
-
-	memset(&extras, 0, sizeof extras);
-	CHECK(pipe(there) == 0 && pipe(back) == 0);
-	secret = fcntl(there[0], F_DUPFD, 200);
-	passed[0] = there[0];
-	passed[1] = back[1];
-	extras.descriptors = passed;
-	extras.descriptor_count = 2;
-	for (int kind = 0; kind < 2; kind++) {
-		CHECK_IS(write(there[1], "hello", 5), 5);
-		/* A snapshot has all other descriptors, too. */
-		CHECK_IS(returned(coproc_create_with("copies", NULL, &extras, kind ? COPROC_SNAPSHOT : 0, copy,
-						     (void *)(long)secret)),
-			 kind ? 5 : 4);
-		CHECK_IS(read(back[0], text, sizeof text), 5);
-		CHECK_IS(memcmp(text, "hello", 5), 0);
-	}
-	CHECK_IS(returned(coproc_create("none", NULL, 0, has_none, NULL)), 1);
-	CHECK_IS(has_none(NULL), 1);
-	/* The creator's own are still open, and no copy is left: the end of the pipe comes. */
-	CHECK_IS(close(back[1]), 0);
-	CHECK_IS(read(back[0], text, sizeof text), 0);
-
-	/* What cannot be passed is reported by name. */
-	passed[1] = 199;
-	CHECK_IS(coproc_create_with("closed", NULL, &extras, 0, copy, NULL), -1);
-	/* coproc(3), EBADF: An element of descriptors is not an open descriptor */
-	CHECK_IS(errno, EBADF);
-	CHECK_IS(strcmp(coproc_failed_attribute(), "descriptors"), 0);
-	passed[1] = -1;
-	CHECK_IS(coproc_create_with("negative", NULL, &extras, 0, copy, NULL), -1);
-	CHECK_IS(errno, EBADF);
-	for (int place = 0; place < 33; place++)
-		many[place] = there[0];
-	extras.descriptors = many;
-	extras.descriptor_count = 33;
-	CHECK_IS(coproc_create_with("too many", NULL, &extras, 0, copy, NULL), -1);
-	/* coproc(3), E2BIG: There are too many descriptors */
-	CHECK_IS(errno, E2BIG);
-	CHECK_IS(strcmp(coproc_failed_attribute(), "descriptors"), 0);
-	extras.descriptor_count = 32;
-	CHECK_IS(returned(coproc_create_with("many", NULL, &extras, 0, has_none, NULL)), 0);
-	extras.descriptors = NULL;
-	CHECK_IS(coproc_create_with("no array", NULL, &extras, 0, copy, NULL), -1);
-	CHECK_IS(errno, EINVAL);
-	close(secret);
-	close(there[0]);
-	close(there[1]);
-	close(back[0]);
 }
 
 /* ---- regions ---- */
@@ -492,8 +332,6 @@ int main(void)
 	coprocs_have_the_regions_of_the_copied_process();
 	a_stack_has_its_size();
 	a_coproc_starts_in_its_control_group();
-	descriptors_are_passed();
-	rights_are_given_up();
 	CHECK_IS(coproc_exit(), 0);
 	puts("took effect");
 	return 0;

@@ -9,7 +9,7 @@
 
 struct field {
 	volatile int runs[8];
-	volatile int seen;
+	volatile int seen, terms;
 };
 
 static struct field *field;
@@ -27,6 +27,20 @@ static int stay(void *argument)
 static int stay_deaf(void *argument)
 {
 	signal(SIGTERM, SIG_IGN);
+	return stay(argument);
+}
+
+static void end_politely(int signal)
+{
+	(void)signal;
+	field->terms++;
+	_exit(0);
+}
+
+/* A copy of the process as it is now: the server's knows no field. */
+static int stay_polite(void *argument)
+{
+	signal(SIGTERM, end_politely);
 	return stay(argument);
 }
 
@@ -142,6 +156,7 @@ int main(void)
 	pthread_t joiner;
 	int status, round;
 	char *kept;
+	void *more;
 
 	alarm(WATCHDOG);
 	CHECK_IS(coproc_exit(), -1);
@@ -159,16 +174,23 @@ int main(void)
 	pids[0] = begin("joinable", 0, stay, 0);
 	pids[1] = begin("detached", COPROC_DETACHED, stay, 1);
 	pids[2] = begin("deaf", COPROC_DETACHED, stay_deaf, 2);
-	pids[3] = begin("snapshot", COPROC_DETACHED | COPROC_SNAPSHOT, stay, 3);
+	pids[3] = begin("snapshot", COPROC_DETACHED | COPROC_SNAPSHOT, stay_polite, 3);
 	/* One that another thread waits for. */
 	pids[4] = begin("awaited", 0, stay, 4);
 	joiner = start(join_one, &pids[4]);
 	while (joiner_id == 0 || !sleeps(joiner_id))
 		sched_yield();
+	/* coproc(3) says: coproc_join() cannot be called for the coproc */
 	CHECK_IS(coproc_join(pids[1], NULL), -1);
 	CHECK_IS(errno, ECHILD);
 
+	/* coproc(3) says: coproc_exit() ends all coprocs of the calling process, including detached ones, and waits for their ends */
+	/* coproc(3) says: The coproc lives until it ends itself, or until its creator calls coproc_exit() */
+	/* coproc(3) says: It sends SIGTERM to each of them, and SIGKILL to each that still runs a second later */
+	/* coproc(3) says: If another thread waits for one of them in coproc_join(), that call returns */
+	CHECK_IS(field->terms, 0);
 	CHECK_IS(coproc_exit(), 0);
+	CHECK_IS(field->terms, 1);
 	join(joiner);
 	for (round = 0; round < 5; round++)
 		is_gone(pids[round]);
@@ -176,19 +198,27 @@ int main(void)
 	CHECK_IS(errno, ECHILD);
 
 	/* As before coproc_init(), but for the memory. */
+	/* coproc(3) says: coproc_create() and coproc_exit() fail with EINVAL, and there are no coprocs to join */
 	CHECK_IS(coproc_create("late", NULL, 0, look, field), -1);
 	CHECK_IS(errno, EINVAL);
 	CHECK_IS(coproc_exit(), -1);
 	CHECK_IS(errno, EINVAL);
 	CHECK_IS(coproc_join(pids[0], NULL), -1);
 	CHECK_IS(errno, ECHILD);
+	/* coproc(3) says: The shared memory stays at its address, with everything that was allocated in it */
+	/* coproc(3) says: coproc_alloc() and coproc_free() still work */
 	CHECK_IS(strcmp(kept, "kept"), 0);
-	CHECK(coproc_alloc(64) != NULL);
+	more = coproc_alloc(64);
+	CHECK(more != NULL);
+	coproc_free(more);
 
 	/* And it begins again, with a copy of the process as it is now, over the same memory. */
+	/* coproc(3) says: The next coproc_init() uses the same memory, and must not ask for a larger size */
 	CHECK_IS(coproc_init((size_t)1 << 30), -1);
 	/* coproc(3), ENOMEM: after coproc_exit(), coproc_init() asks for more */
 	CHECK_IS(errno, ENOMEM);
+	/* coproc(3) says: coproc_init() may be called again */
+	/* coproc(3) says: It starts a new server process, which is a copy of the process at the time of that call */
 	seen = 2;
 	CHECK_IS(coproc_init(1024 * 1024), 0);
 	CHECK_IS(coproc_init(1024 * 1024), -1);

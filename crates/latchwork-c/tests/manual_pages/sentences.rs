@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The pages of which each sentence is shown, or listed.
-pub const SHOWN: [&str; 7] = [
+pub const SHOWN: [&str; 8] = [
+    "coproc",
     "lw_cond",
     "lw_mutex",
     "lw_once",
