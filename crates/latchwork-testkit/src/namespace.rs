@@ -1,6 +1,7 @@
 //! PID namespaces, whose processes have the same IDs as those of the next one.
 #![allow(unsafe_code)]
 
+use crate::child::is_in_futex;
 use crate::{Child, Exit, Page};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 
@@ -90,6 +91,12 @@ impl Namespace {
             .split_whitespace()
             .filter_map(|id| id.parse().ok())
             .collect()
+    }
+
+    /// Whether its first process sleeps in a futex system call at this moment.
+    #[must_use]
+    pub fn is_in_futex(&self) -> bool {
+        is_in_futex(&format!("/proc/{}", self.id()))
     }
 
     /// Whether its first process has ended by itself.

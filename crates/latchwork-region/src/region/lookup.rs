@@ -26,15 +26,21 @@ pub fn check_record(attachment: &Attachment) -> &TaskRecord {
     &Slot::of(attachment).check
 }
 
-/// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to. Records
-/// name threads and processes: those of tasks of other PID namespaces are left out.
-pub fn check_records(attachment: &Attachment) -> impl Iterator<Item = &'static TaskRecord> + use<> {
+/// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to; with each
+/// the PID namespace of its task, if it is another one than the calling thread's. The record's IDs are those of that
+/// namespace.
+pub fn check_records(
+    attachment: &Attachment,
+) -> impl Iterator<Item = (&'static TaskRecord, Option<u32>)> + use<> {
     // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
     // attachment while it uses the iterator.
     let inner: &'static Inner = unsafe { attachment.context.cast().as_ref() };
-    let is_here = |slot: &&Slot| Me::get().is_ok_and(|me| inner.is_here(slot, me));
-    let here = inner.living_slots().filter(is_here);
-    here.map(|slot| &slot.check)
+    let is_here = |slot: &Slot| Me::get().is_ok_and(|me| inner.is_here(slot, me));
+    let all = inner.living_slots();
+    all.map(move |slot| {
+        let elsewhere = (!is_here(slot)).then(|| slot.namespace());
+        (&slot.check, elsewhere)
+    })
 }
 
 /// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread

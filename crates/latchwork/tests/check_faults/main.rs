@@ -6,6 +6,7 @@
 mod bounds;
 mod conditions;
 mod containers;
+mod elsewhere;
 mod evidence;
 mod growth;
 mod harmless;
@@ -31,6 +32,7 @@ fn table() -> Vec<Row> {
         evidence::rows(),
         conditions::rows(),
         processes::rows(),
+        elsewhere::rows(),
         owned::rows(),
         objects::rows(),
         inversions::rows(),

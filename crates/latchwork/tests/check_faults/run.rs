@@ -6,6 +6,9 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
 use std::sync::OnceLock;
 
+/// Follows the name of a task of another PID namespace than that of the task that reports.
+const ELSEWHERE: &str = "@elsewhere";
+
 /// What a finding is to say: for each task its name, the lock that it is to hold, and the one it is to want.
 pub type Tasks = &'static [(&'static str, &'static str, &'static str)];
 
@@ -71,7 +74,9 @@ fn reporter(finding: &Finding) {
     };
     let task = |task: &TaskText| {
         let asks = task.wants.or(task.uses);
-        format!("\t{}\t{}\t{}", task.name, of(&task.holds), of(&asks))
+        let elsewhere = task.pid_namespace.map_or("", |_| ELSEWHERE);
+        let (holds, asks) = (of(&task.holds), of(&asks));
+        format!("\t{}{elsewhere}\t{holds}\t{asks}", task.name)
     };
     let tasks: String = finding.tasks.iter().map(task).collect();
     let sure = finding.confidence == Confidence::Seen;
@@ -151,7 +156,8 @@ impl Seen {
             let is_marked = marks.iter().any(|(name, marked)| {
                 name == lock && (line(marked)..line(marked) + 5).contains(&seen)
             });
-            let is_known = !at.starts_with("at an unknown place");
+            let unknown = ["at an unknown place", "at a place of a process of another"];
+            let is_known = !unknown.iter().any(|words| at.starts_with(words));
             !lock.is_empty() && is_known && !is_marked
         })
     }

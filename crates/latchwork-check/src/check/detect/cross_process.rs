@@ -125,12 +125,12 @@ impl<'p> Snapshot<'p> {
     fn cycle(&self, own: &Own) -> Option<(WaitCycle<usize>, Waits)> {
         let me = self.0.iter().position(|seen| {
             seen.who()
-                .is_some_and(|who| (who.process, who.thread) == own.identity())
+                .is_some_and(|who| (who.process.id(), who.thread) == own.identity())
         })?;
         let cycle = cycle::find_cycle(self, me).cycle?;
         let name = |link: cycle::Link<usize>| {
             let who = self.0[link.task].who()?;
-            Some((who.process, who.thread, link.epoch))
+            Some((who.process.id(), who.thread, link.epoch))
         };
         let names = cycle.links().map(name).collect::<Option<_>>()?;
         Some((cycle, names))

@@ -60,7 +60,7 @@ fn is_stuck(visible: &VisibleTasks, who: TaskRef<'static>) -> bool {
         _ => false,
     };
     let is_me = who.thread == thread::thread_id();
-    let state = || introspect::thread_state(who.process, who.thread);
+    let state = || introspect::thread_state(thread::process_id(), who.thread);
     let sleeps = || matches!(state(), Some('S' | 'D'));
     waits_for_others && (is_me || wants.lock.kind == Kind::Spin || sleeps())
 }

@@ -11,6 +11,7 @@ use crate::check::record::board::{self, Board};
 use crate::check::record::holder::Holder;
 use crate::check::record::layout::{MORE, PLACES, Place};
 use crate::check::record::own::Own;
+use crate::check::record::process::ProcessId;
 use crate::hook::record::unpack;
 use crate::hook::{Held, HeldLock, Kind, Lock, Mode, TaskRecord};
 use crate::region;
@@ -22,7 +23,8 @@ pub(crate) struct TaskRef<'f> {
     pub(crate) record: &'f TaskRecord,
     /// Only for tasks of this process.
     place: Option<&'static Place>,
-    pub(crate) process: u32,
+    pub(crate) process: ProcessId,
+    /// Its ID in its own PID namespace.
     pub(crate) thread: u32,
 }
 
@@ -33,13 +35,23 @@ impl PartialEq for TaskRef<'_> {
 }
 
 impl<'f> TaskRef<'f> {
+    /// A task of this PID namespace.
     pub(crate) fn new(record: &'f TaskRecord, place: Option<&'static Place>) -> Option<Self> {
+        Self::of(record, place, None)
+    }
+
+    /// A task of the PID namespace `elsewhere`; of this one if that is `None`.
+    fn of(
+        record: &'f TaskRecord,
+        place: Option<&'static Place>,
+        elsewhere: Option<u32>,
+    ) -> Option<Self> {
         // Acquire: pairs with `TaskRecord::begin`.
         let thread = record.thread.load(Ordering::Acquire);
         (thread != 0).then(|| Self {
             record,
             place,
-            process: record.process.load(Ordering::Relaxed),
+            process: ProcessId::of(record.process.load(Ordering::Relaxed), elsewhere),
             thread,
         })
     }
@@ -89,7 +101,7 @@ pub(crate) struct Member<'f> {
 /// See the head of this file.
 pub(crate) struct VisibleTasks {
     board: Board,
-    process: u32,
+    process: ProcessId,
     /// The lock of the call that the calling task is in: its memory can be read.
     wanted: Option<Lock>,
 }
@@ -98,7 +110,7 @@ impl VisibleTasks {
     pub(crate) fn new(own: &Own) -> Option<Self> {
         Some(Self {
             board: board::board()?,
-            process: own.identity().0,
+            process: ProcessId::here(own.identity().0),
             wanted: None,
         })
     }
@@ -138,7 +150,7 @@ impl VisibleTasks {
             .attachments()
             .filter(move |attachment| wanted(attachment.base..attachment.end))
             .flat_map(|attachment| region::check_records(&attachment))
-            .filter_map(|record| TaskRef::new(record, None))
+            .filter_map(|(record, elsewhere)| TaskRef::of(record, None, elsewhere))
             .filter(|who| who.process != self.process)
     }
 

@@ -85,7 +85,10 @@ impl Wait {
         let Some(mine) = Rank::of(own.thread.get()) else {
             return blocker.is_below();
         };
-        let theirs = Rank::of(blocker.thread).unwrap_or(Rank::UNKNOWN);
+        // The kernel tells no priority of a task of another PID namespace.
+        let is_visible = blocker.process.visible().is_some();
+        let theirs = is_visible.then(|| Rank::of(blocker.thread)).flatten();
+        let theirs = theirs.unwrap_or(Rank::UNKNOWN);
         own.publish(|record| record.priority.store(mine.kernel, Ordering::Relaxed));
         note_priority(mine.kernel);
         if mine > theirs {

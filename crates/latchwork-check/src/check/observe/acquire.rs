@@ -42,7 +42,7 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     };
     let look = cycle::find_cycle(&visible, me);
     if let Some(other) = look.blocker {
-        let name = u64::from(other.process) << 32 | u64::from(other.thread);
+        let name = u64::from(other.process.id()) << 32 | u64::from(other.thread);
         own.publish(|record| record.wanted.waits_for.store(name, Ordering::Relaxed));
     }
     own.wait

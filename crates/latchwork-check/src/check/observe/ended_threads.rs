@@ -19,6 +19,7 @@ use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board;
 use crate::check::record::own::{Busy, HeldEntry, Own};
+use crate::check::record::process::ProcessId;
 use crate::check::record::settings;
 use crate::check::report::findings::{self, Deed};
 use crate::check::report::{finding::TaskText, words};
@@ -211,7 +212,7 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
         let (lock, mode) = unpack(one.lock.load(Ordering::Relaxed), load(&one.what));
         let name = words::clean(name_of(&load_name(&one.name)));
         let copy = EndedCopy {
-            who: TaskText::new(load(&one.process), load(&one.thread), name),
+            who: TaskText::new(ProcessId::here(load(&one.process)), load(&one.thread), name),
             lock,
             mode,
             site: RecordedSite::new(one.site.load(Ordering::Relaxed)),

@@ -9,6 +9,7 @@ use crate::check::record::{settings, totals};
 use crate::check::report::findings;
 use crate::hook::{Lock, Site, Verdict};
 use crate::sys::clock;
+use core::fmt;
 
 /// The calling task is about to release a lock. This is the slow path, which covers every case.
 pub(crate) fn releasing(own: &Own, lock: Lock, site: Site) -> Verdict {
@@ -66,8 +67,15 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
     }
     match VisibleTasks::holder(own, lock) {
         Some(other) => {
-            let what = format_args!("unlocks a lock that thread {} owns:", other.thread);
-            findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);
+            let misused = |what: fmt::Arguments<'_>| {
+                findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);
+            };
+            match (other.thread, other.process.elsewhere()) {
+                (thread, None) => misused(format_args!("unlocks a lock that thread {thread} owns:")),
+                (thread, Some(namespace)) => misused(format_args!(
+                    "unlocks a lock that thread {thread} of PID namespace {namespace} owns:"
+                )),
+            }
             Verdict::NotOwner
         }
         None => {

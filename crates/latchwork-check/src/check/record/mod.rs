@@ -8,6 +8,7 @@ pub(crate) mod known;
 pub mod layout;
 pub(crate) mod order_graph;
 pub(crate) mod own;
+pub(crate) mod process;
 pub(crate) mod remote_board;
 pub(crate) mod rule;
 pub(crate) mod settings;

@@ -1,6 +1,7 @@
 //! The wait that a task is in, the task that blocks it, and the priorities of both.
 
 use crate::atomic::{AtomicBool, Ordering};
+use crate::check::record::process::ProcessId;
 use crate::hook::{Held, Lock, Mode, Site};
 use crate::region::{self, wait_record};
 use crate::sys::introspect;
@@ -64,7 +65,7 @@ pub(crate) struct Wait {
 /// The task that blocks a waiter.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocker {
-    pub(crate) process: u32,
+    pub(crate) process: ProcessId,
     pub(crate) thread: u32,
     /// The priorities of the waiter and of the blocking task when they were in the wrong order.
     pub(crate) mine: Rank,

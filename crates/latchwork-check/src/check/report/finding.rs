@@ -2,6 +2,7 @@
 
 use crate::check::record::bounded::{BoundedList, Text};
 use crate::check::record::layout::{ASSUMED, FOLLOWS, SUSPECTED};
+use crate::check::record::process::ProcessId;
 use crate::check::record::rule::{Rule, Severity};
 use crate::hook::{Kind, Mode};
 use core::fmt::{self, Write};
@@ -45,6 +46,9 @@ pub struct TaskText {
     pub process: u32,
     /// Its thread.
     pub thread: u32,
+    /// Its PID namespace, if it is another one than that of the task that reports. The IDs of its process and its thread
+    /// are those that they have there.
+    pub pid_namespace: Option<u32>,
     /// Its name.
     pub name: Text<16>,
     /// Its real-time priority; 0: none.
@@ -63,10 +67,11 @@ pub struct TaskText {
 
 impl TaskText {
     /// A task of which no more is known.
-    pub(crate) const fn new(process: u32, thread: u32, name: Text<16>) -> Self {
+    pub(crate) const fn new(process: ProcessId, thread: u32, name: Text<16>) -> Self {
         Self {
-            process,
+            process: process.id(),
             thread,
+            pid_namespace: process.elsewhere(),
             name,
             priority: 0,
             recorded: 0,
@@ -75,6 +80,10 @@ impl TaskText {
             uses: None,
             does: Text::EMPTY,
         }
+    }
+
+    pub(crate) const fn process_id(&self) -> ProcessId {
+        ProcessId::of(self.process, self.pid_namespace)
     }
 }
 
@@ -271,9 +280,13 @@ impl fmt::Display for Identity<'_> {
         };
         match (task.process, task.thread) {
             (process, thread) if process == thread || process == 0 => {
-                write!(to, "{name} ({thread})")
+                write!(to, "{name} ({thread}")?;
             }
-            (process, thread) => write!(to, "{name} ({process}/{thread})"),
+            (process, thread) => write!(to, "{name} ({process}/{thread}")?,
+        }
+        match task.pid_namespace {
+            Some(namespace) => write!(to, " in PID namespace {namespace})"),
+            None => to.write_char(')'),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::check::detect::visible_tasks::{Member, TaskRef, VisibleTasks};
 use crate::check::record::bounded::Text;
 use crate::check::record::order_graph::graph::End;
 use crate::check::record::own::{HeldEntry, Own};
+use crate::check::record::process::ProcessId;
 use crate::check::record::rule::Rule;
 use crate::check::record::wait::{Blocker, Wait};
 use crate::check::report::finding::{Confidence, Finding, Identity, TASKS, TaskText, Use};
@@ -58,14 +59,15 @@ impl fmt::Display for Priority<'_> {
 /// A lock that the calling task holds, as a use.
 fn use_of_mine(own: &Own, mine: &HeldEntry) -> Use {
     let (lock, mode) = mine.lock();
-    words::use_of(own.identity().0, lock, mode, mine.site, mine.since)
+    let process = ProcessId::here(own.identity().0);
+    words::use_of(process, lock, mode, mine.site, mine.since)
 }
 
 /// The calling task, with a lock that it requests.
 fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
     let me = words::me(own);
     TaskText {
-        wants: Some(words::use_of(me.process, lock, mode, site, 0)),
+        wants: Some(words::use_of(me.process_id(), lock, mode, site, 0)),
         ..me
     }
 }
@@ -75,7 +77,7 @@ fn me_using(own: &Own, lock: Lock, site: Site) -> TaskText {
     let me = words::me(own);
     let mine = own.find(lock.address());
     TaskText {
-        uses: Some(words::use_of(me.process, lock, Mode::Exclusive, site, 0)),
+        uses: Some(words::use_of(me.process_id(), lock, Mode::Exclusive, site, 0)),
         holds: mine.map(|(_, mine)| use_of_mine(own, &mine)),
         ..me
     }
@@ -155,11 +157,11 @@ pub(crate) fn ends_holding(
     what: Deed<'_>,
 ) {
     report(Rule::NoExitHolding, Confidence::Seen, |finding| {
-        who.holds = Some(words::use_of(who.process, lock, mode, taken, 0));
+        who.holds = Some(words::use_of(who.process_id(), lock, mode, taken, 0));
         who.wants = None;
         summarise(finding, &who, what);
         if at != Site::UNKNOWN {
-            let place = words::place(who.process, at);
+            let place = words::place(who.process_id(), at);
             finding.note = Text::new(format_args!("place where the task ends: {place}"));
         }
         finding.tasks.push(who);
@@ -326,7 +328,7 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
         false => (Rule::OneOrder, Confidence::Follows),
     };
     report(rule, confidence, |finding| {
-        let process = own.identity().0;
+        let process = ProcessId::here(own.identity().0);
         for (edge, task) in cycle.edges().take(TASKS) {
             let thread = edge.thread_of(task);
             let of = |end: &End| {

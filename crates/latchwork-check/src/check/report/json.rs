@@ -52,6 +52,10 @@ impl fmt::Display for Json<'_> {
 
 fn task(to: &mut impl Write, task: &TaskText) -> fmt::Result {
     write!(to, "{{\"pid\":{},\"tid\":{}", task.process, task.thread)?;
+    match task.pid_namespace {
+        Some(namespace) => write!(to, ",\"pid_namespace\":{namespace}")?,
+        None => to.write_str(",\"pid_namespace\":null")?,
+    }
     write!(to, ",\"priority\":{}", task.priority)?;
     write!(to, ",\"recorded_priority\":{}", task.recorded)?;
     field(to, "name", &task.name)?;

@@ -6,6 +6,7 @@
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::order_graph::graph::{Edge, GRAPH};
+use crate::check::record::process::ProcessId;
 use crate::check::record::settings;
 use crate::check::record::standard_error::complain;
 use crate::check::report::json::string;
@@ -65,7 +66,7 @@ impl Line {
     /// Returns whether the edge leads from one class to another.
     fn write(&mut self, edge: &Edge) -> Result<bool, fmt::Error> {
         let to = &mut self.0;
-        let process = thread::process_id();
+        let process = ProcessId::here(thread::process_id());
         let [held, wanted] = [&edge.held, &edge.wanted].map(|end| {
             let (lock, _, site) = end.load();
             (lock, words::place(process, site))
@@ -100,7 +101,7 @@ fn class_name(address: usize) -> Text<128> {
         let (key, site) = entry.name_and_site();
         let name = (key != 0).then(|| board.text_of(key)).flatten();
         name.map_or_else(
-            || words::place(thread::process_id(), site),
+            || words::place(ProcessId::here(thread::process_id()), site),
             |name| name.copy(),
         )
     })

@@ -7,6 +7,7 @@ use crate::check::record::bounded::Text;
 use crate::check::record::holder::Holder;
 use crate::check::record::layout::{Entry, PLACES};
 use crate::check::record::own::Own;
+use crate::check::record::process::ProcessId;
 use crate::check::record::remote_board;
 use crate::check::record::rule::Rule;
 use crate::check::record::sites::hash;
@@ -16,41 +17,55 @@ use crate::sys::{clock, introspect, thread};
 use core::fmt::Write;
 
 /// A place in a program, as text.
-pub(crate) fn place(process: u32, site: impl Into<RecordedSite>) -> PlaceText {
+pub(crate) fn place(process: ProcessId, site: impl Into<RecordedSite>) -> PlaceText {
     let mut text = Shown(PlaceText::EMPTY);
-    let _ = match site.into() {
-        RecordedSite::UNKNOWN => text.write_str("at an unknown place"),
-        site if !site.is_location() => introspect::write_place(process, site.raw(), &mut text),
-        site => match text_of(process, site.raw()) {
+    let _ = match (site.into(), process.visible()) {
+        (RecordedSite::UNKNOWN, _) => text.write_str("at an unknown place"),
+        // Neither its memory nor its executable can be read.
+        (_, None) => text.write_str("at a place of a process of another PID namespace"),
+        (site, Some(process)) if !site.is_location() => {
+            introspect::write_place(process, site.raw(), &mut text)
+        }
+        (site, Some(number)) => match text_of(process, site.raw()) {
             Some(known) => text.write_str(&known),
-            None => write!(text, "at an unreadable place of process {process}"),
+            None => write!(text, "at an unreadable place of process {number}"),
         },
     };
     text.0
 }
 
-/// A text of a process's board.
-fn text_of(process: u32, key: u64) -> Option<Text<128>> {
-    if process == thread::process_id() {
-        return Some(board()?.text_of(key)?.copy());
-    }
-    remote_board::text(process, key)
+fn is_own(process: ProcessId) -> bool {
+    process.visible() == Some(thread::process_id())
 }
 
-/// A lock, as a task of a process names it.
-pub(crate) fn lock(process: u32, lock: Lock) -> LockText {
+/// A text of a process's board.
+fn text_of(process: ProcessId, key: u64) -> Option<Text<128>> {
+    if is_own(process) {
+        return Some(board()?.text_of(key)?.copy());
+    }
+    remote_board::text(process.visible()?, key)
+}
+
+/// A lock, as a task of a process names it; if that is of another PID namespace, as this process does.
+pub(crate) fn lock(process: ProcessId, lock: Lock) -> LockText {
     let mut shown = Shown(Text::EMPTY);
     let mut made_at = PlaceText::EMPTY;
-    let known = if process == thread::process_id() {
+    // All processes have a lock of a region at one address.
+    let process = match process.visible() {
+        None if crate::region::contains(lock.address()) => ProcessId::here(thread::process_id()),
+        _ => process,
+    };
+    let known = if is_own(process) {
         let entry = board().and_then(|board| board.lock(lock.address()));
         entry.map(Entry::name_and_site)
     } else {
-        remote_board::lock(process, lock.address() as u64)
+        let visible = process.visible();
+        visible.and_then(|process| remote_board::lock(process, lock.address() as u64))
     };
     if let Some((key, site)) = known {
         made_at = place(process, site);
         if let Some(given) = (key != 0).then(|| text_of(process, key)).flatten() {
-            let is_named = process == thread::process_id()
+            let is_named = is_own(process)
                 && introspect::write_variable(lock.address(), &given, &mut shown).is_some();
             if !is_named {
                 shown = Shown(Text::EMPTY);
@@ -78,7 +93,7 @@ pub(crate) fn lock(process: u32, lock: Lock) -> LockText {
 
 /// A use of a lock by a task of a process.
 pub(crate) fn use_of(
-    process: u32,
+    process: ProcessId,
     lock_used: Lock,
     mode: Mode,
     site: impl Into<RecordedSite>,
@@ -95,7 +110,7 @@ pub(crate) fn use_of(
 }
 
 /// As [`use_of`], for an entry of a record.
-pub(crate) fn use_of_held(process: u32, held: &Held) -> Use {
+pub(crate) fn use_of_held(process: ProcessId, held: &Held) -> Use {
     use_of(process, held.lock, held.mode, held.site, held.since)
 }
 
@@ -103,7 +118,7 @@ pub(crate) fn use_of_held(process: u32, held: &Held) -> Use {
 pub(crate) fn released(lock: Lock) -> Option<Released> {
     let board = board()?;
     let entry = board.lock(lock.address())?;
-    let process = thread::process_id();
+    let process = ProcessId::here(thread::process_id());
     // Relaxed: if several releases happen at the same time, any of them, or parts of two, will do.
     let load = |field: &crate::atomic::AtomicU64| RecordedSite::new(field.load(Ordering::Relaxed));
     let note_of = |index: usize| {
@@ -141,7 +156,7 @@ pub(crate) fn me(own: &Own) -> TaskText {
     let (process, thread) = own.identity();
     TaskText {
         priority: own.record().priority.load(Ordering::Relaxed),
-        ..TaskText::new(process, thread, clean(&thread::name()))
+        ..TaskText::new(ProcessId::here(process), thread, clean(&thread::name()))
     }
 }
 
@@ -160,8 +175,11 @@ pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
     }
 }
 
-/// What a task is doing at this moment.
-pub(crate) fn doing(process: u32, thread: u32) -> Text<48> {
+/// What a task is doing at this moment; nothing if that cannot be known.
+pub(crate) fn doing(process: ProcessId, thread: u32) -> Text<48> {
+    let Some(process) = process.visible() else {
+        return Text::EMPTY;
+    };
     let does = match introspect::thread_state(process, thread) {
         Some('R') => "runs",
         Some('S' | 'D') => "sleeps",
@@ -173,7 +191,10 @@ pub(crate) fn doing(process: u32, thread: u32) -> Text<48> {
 }
 
 /// The name of a thread, also of another process.
-pub(crate) fn thread_name(process: u32, thread: u32) -> Text<16> {
+pub(crate) fn thread_name(process: ProcessId, thread: u32) -> Text<16> {
+    let Some(process) = process.visible() else {
+        return Text::EMPTY;
+    };
     let mut buffer = [0; 16];
     let comm = introspect::read_beginning(
         format_args!("/proc/{process}/task/{thread}/comm"),

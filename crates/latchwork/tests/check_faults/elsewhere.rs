@@ -1,0 +1,147 @@
+//! Faults of tasks of several PID namespaces. Each process is the first of its namespace, so all IDs are equal.
+#![allow(unsafe_code)]
+
+use crate::at;
+use crate::run::{Row, fault, harmless, name_thread};
+use latchwork::check::{Checked, Rule};
+use latchwork::mutex::{Protocol, WaitWake};
+use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::sharing::Shared;
+use latchwork_testkit::{Namespace, Page};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+type Lock = Checked<WaitWake<Shared>>;
+
+#[derive(Shareable)]
+#[repr(C)]
+struct Common {
+    locks: [Lock; 2],
+}
+
+fn common() -> Region {
+    let options = RegionOptions::new()
+        .max_bytes(2 << 20)
+        .any_pid_namespace(true);
+    let region = options.create_anonymous().unwrap();
+    let make = || Common {
+        locks: ["a", "b"].map(|name| Checked::named(name, WaitWake::new())),
+    };
+    let _ = region.object("common", make).unwrap();
+    region
+}
+
+/// How far the two have come.
+struct Turn<'a>(&'a AtomicU32);
+
+impl Turn<'_> {
+    fn is(&self, step: u32) -> bool {
+        self.0.load(SeqCst) == step
+    }
+
+    fn wait(&self, step: u32) {
+        while !self.is(step) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(&self, step: u32) {
+        self.0.store(step + 1, SeqCst);
+    }
+}
+
+/// Runs both, each in a namespace of its own. The first has turn 0, in which the second does not exist yet, and the second
+/// turn 1. Turn 2 ends when the first sleeps.
+fn in_two_namespaces(first: fn(&Common, &Turn<'_>), second: fn(&Common, &Turn<'_>)) {
+    let region = common();
+    let page = Page::<AtomicU32>::new();
+    let turn = Turn(&page);
+    let start = |name: &str, body: fn(&Common, &Turn<'_>)| {
+        Namespace::start(true, || {
+            assert_eq!(std::process::id(), 1);
+            name_thread(name);
+            let common = region.object("common", || unreachable!()).unwrap();
+            body(&common, &turn);
+        })
+    };
+    let mut one = start("one", first);
+    while turn.is(0) {
+        assert!(!one.has_ended());
+        std::thread::yield_now();
+    }
+    let two = start("two", second);
+    turn.wait(2);
+    while !one.is_in_futex() {
+        assert!(!one.has_ended());
+        std::thread::yield_now();
+    }
+    turn.end(2);
+    two.succeed();
+    one.succeed();
+}
+
+fn holds_a_and_wants_b(common: &Common, turn: &Turn<'_>) {
+    let _ = at!("a", common.locks[0].acquire());
+    turn.end(0);
+    turn.wait(2);
+    let _ = at!("b", common.locks[1].acquire());
+    // SAFETY: both taken.
+    unsafe {
+        common.locks[1].release();
+        common.locks[0].release();
+    }
+}
+
+pub fn rows() -> Vec<Row> {
+    if let Err(error) = Namespace::may_be_made() {
+        println!("SKIPPED: faults in several PID namespaces: these cannot be made here: {error}");
+        return Vec::new();
+    }
+    vec![
+        fault(
+            "cycle through two PID namespaces",
+            Rule::NoDeadlock,
+            &[("one@elsewhere", "a", "b"), ("two", "b", "a")],
+            || {
+                in_two_namespaces(holds_a_and_wants_b, |common, turn| {
+                    let _ = at!("b", common.locks[1].acquire());
+                    turn.end(1);
+                    turn.wait(3);
+                    let _ = at!("a", common.locks[0].acquire());
+                });
+            },
+        ),
+        fault(
+            "unlock of a lock that a task of another PID namespace owns",
+            Rule::OwnerUnlocks,
+            &[("two", "", "a"), ("one@elsewhere", "a", "")],
+            || {
+                in_two_namespaces(
+                    |common, turn| {
+                        let _ = at!("a", common.locks[0].acquire());
+                        turn.end(0);
+                        loop {
+                            std::thread::park();
+                        }
+                    },
+                    |common, _| {
+                        crate::run::mark("a", line!() + 2);
+                        // SAFETY: a breach of a rule, which the checker is to refuse.
+                        unsafe { common.locks[0].release() };
+                    },
+                );
+            },
+        ),
+        harmless("waits for tasks of another PID namespace", || {
+            in_two_namespaces(holds_a_and_wants_b, |common, turn| {
+                let _ = common.locks[1].acquire();
+                turn.end(1);
+                turn.wait(3);
+                // SAFETY: taken.
+                unsafe { common.locks[1].release() };
+                let _ = common.locks[0].acquire();
+                // SAFETY: taken.
+                unsafe { common.locks[0].release() };
+            });
+        }),
+    ]
+}
