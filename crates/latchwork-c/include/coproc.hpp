@@ -117,6 +117,21 @@ public:
 		descriptors_.push_back(number);
 		return *this;
 	}
+	/* Rights to give up: COPROC_NO_NEW_PRIVS, COPROC_CONFINE_FILES and others. */
+	coproc_options &confinement(unsigned rights)
+	{
+		confinement_ |= rights;
+		return *this;
+	}
+	/* With COPROC_CONFINE_FILES: a path that may be opened to read, or to write; may be called several times. */
+	coproc_options &readable(std::string path) { return add(readable_, std::move(path)); }
+	coproc_options &writable(std::string path) { return add(writable_, std::move(path)); }
+	/* With COPROC_CONFINE_CALLS: the number of a system call that may be made; may be called several times. */
+	coproc_options &call(long number)
+	{
+		calls_.push_back(number);
+		return *this;
+	}
 
 	/* Valid as long as these options are, and unchanged. */
 	struct ::coproc_extras extras() const noexcept
@@ -125,6 +140,11 @@ public:
 		extras.cgroup = cgroup_.empty() ? nullptr : cgroup_.c_str();
 		extras.descriptors = descriptors_.data();
 		extras.descriptor_count = descriptors_.size();
+		extras.confinement = confinement_;
+		extras.readable = readable_.empty() ? nullptr : readable_.data();
+		extras.writable = writable_.empty() ? nullptr : writable_.data();
+		extras.calls = calls_.data();
+		extras.call_count = calls_.size();
 		return extras;
 	}
 	const struct ::coproc_attributes &attributes() const noexcept { return attributes_; }
@@ -143,10 +163,26 @@ private:
 		return with(flag);
 	}
 
+	/* Puts a path at the end of a list, before the null pointer. */
+	coproc_options &add(std::vector<const char *> &list, std::string path)
+	{
+		paths_.push_back(std::make_shared<const std::string>(std::move(path)));
+		if (!list.empty())
+			list.pop_back();
+		list.push_back(paths_.back()->c_str());
+		list.push_back(nullptr);
+		return *this;
+	}
+
 	struct ::coproc_attributes attributes_ = {};
 	int flags_ = 0;
 	std::string cgroup_;
 	std::vector<int> descriptors_;
+	unsigned confinement_ = 0;
+	/* Copies of these options share the texts, so the lists of a copy stay valid. */
+	std::vector<std::shared_ptr<const std::string>> paths_;
+	std::vector<const char *> readable_, writable_;
+	std::vector<long> calls_;
 };
 
 /* How a coproc ended. */

@@ -4,7 +4,7 @@ mod support;
 
 use latchwork as _;
 use latchwork_c as _;
-use support::{How, by, check};
+use support::{How, MUSL, by, check};
 
 const GCC: How = by("gcc", &["-std=c11", "-O2"]);
 const CLANG: How = by("clang", &["-std=c2x"]);
@@ -22,6 +22,11 @@ fn the_end_of_coprocs_is_that_of_all_of_them_and_a_new_beginning() {
 }
 
 #[test]
+fn coprocs_get_descriptors_and_rights_as_the_manual_says() {
+    check("coproc_rights.c", &[GCC, CLANG.statically(), GPP], GNU, "given");
+}
+
+#[test]
 fn each_generic_name_does_what_the_manual_documents_for_all_kinds() {
     check("sentences.c", &[GCC, CLANG.statically()], GNU, "said");
     check("sentences.c", &[GPP, CLANGPP_20], &[], "said");
@@ -32,10 +37,34 @@ fn each_generic_name_does_what_the_manual_documents_for_all_kinds() {
 fn objects_do_what_the_manual_says() {
     let hows = [GCC, CLANG.statically(), GPP];
     for of in [
-        "queue", "messages", "waits", "sems", "rwlocks", "mutexes", "regions",
+        "coprocs",
+        "queue",
+        "messages",
+        "waits",
+        "sems",
+        "rwlocks",
+        "mutexes",
+        "regions",
+        "crashtest",
     ] {
         check(&format!("said_{of}.c"), &hows, GNU, "said");
     }
+}
+
+#[test]
+fn classes_do_what_the_manual_says() {
+    check("said_classes.cpp", &[GPP, CLANGPP_20.statically()], &[], "said");
+}
+
+/// Processes with other configurations, priorities and rights, and with a kernel that refuses.
+#[test]
+fn directives_do_what_the_manual_says() {
+    if MUSL {
+        println!("skipped: said_classic.c: musl-gcc has no headers of the kernel");
+        return;
+    }
+    let hows = [GCC, CLANG.statically(), GPP];
+    check("said_classic.c", &hows, GNU, "said");
 }
 
 #[test]

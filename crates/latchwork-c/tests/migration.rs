@@ -78,6 +78,14 @@ fn after_the_migration_semaphores_count_and_mutexes_exclude() {
     check("migrated.c", &[GPP], &[CHECKED], "plain");
 }
 
+#[test]
+fn types_rules_and_reports_are_as_the_manual_says() {
+    for program in ["said_migrate.c", "said_reports.c"] {
+        check(program, &[GCC, CLANG], &["-D_GNU_SOURCE"], "said");
+        check(program, &[GPP, CLANGPP], &[], "said");
+    }
+}
+
 /// What the migration has left behind is refused, by what it was called or is to be called.
 #[test]
 fn what_served_the_migration_is_gone_after_it() {

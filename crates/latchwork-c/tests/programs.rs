@@ -159,20 +159,6 @@ fn what_coprocs_share_and_are_given_takes_effect() {
 }
 
 #[test]
-fn coprocs_get_descriptors_and_rights_as_the_manual_says() {
-    let hows = [GCC, CLANG_OPTIMISED.statically()];
-    check("coproc_rights.c", &hows, GNU, "given");
-    check("coproc_rights.c", &[GPP], &[], "given");
-}
-
-#[test]
-fn coprocs_do_what_the_manual_says() {
-    let hows = [GCC, CLANG_OPTIMISED.statically()];
-    check("said_coprocs.c", &hows, GNU, "said");
-    check("said_coprocs.c", &[GPP], &[], "said");
-}
-
-#[test]
 fn semaphores_become_mutexes_type_by_type() {
     check("migrate.c", &[GCC_OPTIMISED, CLANG], GNU, "migrated");
     check("migrate.c", &[GPP, CLANGPP], &[], "migrated");

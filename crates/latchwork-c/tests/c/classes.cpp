@@ -8,6 +8,7 @@
 #include <climits>
 #include <new>
 #include <stdexcept>
+#include <sys/syscall.h>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -157,6 +158,12 @@ static int count_passed(job &)
 	return (int)count;
 }
 
+static int may_open(job &)
+{
+	int file = open("/dev/null", O_RDONLY);
+	return file >= 0 ? 0 : errno;
+}
+
 static int read_only(const job &job)
 {
 	return (int)job.sum;
@@ -165,6 +172,65 @@ static int read_only(const job &job)
 static int throws(job &)
 {
 	throw 7;
+}
+
+// Each flag and each attribute: what is set, and nothing else.
+static void options_of_coprocs()
+{
+	using options = lw::coproc_options;
+	cpu_set_t cpus;
+	CPU_ZERO(&cpus);
+	CPU_SET(3, &cpus);
+	/* lw_cpp(3) says: lw::coproc_options has the flags and attributes of coproc_create() */
+	CHECK_IS(options().flags(), 0);
+	CHECK_IS(options().share_fs().flags(), COPROC_SHARE_FS);
+	CHECK_IS(options().share_sysvsem().flags(), COPROC_SHARE_SYSVSEM);
+	CHECK_IS(options().snapshot().flags(), COPROC_SNAPSHOT);
+	CHECK_IS(options().die_with_parent().flags(), COPROC_DIE_WITH_PARENT);
+	CHECK_IS(options().address_space_size(1).flags(), COPROC_SET_AS_SIZE);
+	CHECK_IS(options().core_file_size(2).flags(), COPROC_SET_CORE_SIZE);
+	CHECK_IS(options().cpu_time(3).flags(), COPROC_SET_CPU_TIME);
+	CHECK_IS(options().stack_size(4).flags(), COPROC_SET_STACK_SIZE);
+	CHECK_IS(options().scheduling(5, 6).flags(), COPROC_SET_SCHED);
+	CHECK_IS(options().cpu_affinity(cpus).flags(), COPROC_SET_CPU_AFFINITY);
+	options all;
+	all.address_space_size(1).core_file_size(2).cpu_time(3).stack_size(4).scheduling(5, 6).cpu_affinity(cpus);
+	const coproc_attributes &set = all.attributes();
+	CHECK(set.address_space_size == 1 && set.core_file_size == 2 && set.cpu_time == 3 && set.stack_size == 4);
+	CHECK(set.scheduling_policy == 5 && set.scheduling_param == 6);
+	CHECK(CPU_EQUAL(&set.cpu_affinity_mask, &cpus));
+}
+
+// What a coproc gives up. A copy of options has all that they have.
+static void rights_of_coprocs(job &job)
+{
+	using options = lw::coproc_options;
+	options plain, calls, files;
+	CHECK(plain.extras().readable == nullptr && plain.extras().writable == nullptr);
+	calls.confinement(COPROC_CONFINE_CALLS);
+	CHECK_IS(lw::coproc::start<may_open>("closed", job, calls).join().exit_code(), ENOSYS);
+	calls.call(SYS_openat);
+#ifdef SYS_open
+	calls.call(SYS_open);
+#endif
+	CHECK_IS(lw::coproc::start<may_open>("open", job, calls).join().exit_code(), 0);
+	calls = options().confinement(COPROC_CONFINE_CALLS).confinement(COPROC_DENIED_KILLS);
+	CHECK_IS(lw::coproc::start<may_open>("killed", job, calls).join().signal(), SIGSYS);
+
+	files.confinement(COPROC_CONFINE_FILES).readable("/proc").readable("/dev/null").writable("/tmp");
+	const options copy(std::exchange(files, options()));
+	const coproc_extras extras = copy.extras();
+	CHECK(extras.readable[2] == nullptr && extras.writable[1] == nullptr);
+	CHECK(std::string("/proc") == extras.readable[0] && std::string("/dev/null") == extras.readable[1]);
+	CHECK_IS(std::string("/tmp").compare(extras.writable[0]), 0);
+	try {
+		CHECK_IS(lw::coproc::start<may_open>("files", job, copy).join().exit_code(), 0);
+		files.confinement(COPROC_CONFINE_FILES).readable("/proc");
+		CHECK_IS(lw::coproc::start<may_open>("no file", job, files).join().exit_code(), EACCES);
+	} catch (const std::system_error &error) {
+		/* The kernel has no Landlock, or an old one. */
+		CHECK(error.code().value() == ENOSYS || error.code().value() == EOPNOTSUPP);
+	}
 }
 
 static void coprocs()
@@ -177,7 +243,11 @@ static void coprocs()
 	{
 		lw::coprocs runtime(1 << 20);
 		fails(EBUSY, [] { lw::coprocs second(1 << 20); });
+		/* lw_cpp(3) says: lw::coproc_make<T>(...) makes an object in the shared memory and returns a std::unique_ptr */
 		auto job = lw::coproc_make<struct job>();
+		CHECK((std::is_same_v<decltype(job), std::unique_ptr<struct job, lw::coproc_delete>>));
+		/* lw_cpp(3) says: lw::coproc::start<routine>(name, object, options) starts a coproc that runs routine */
+		/* lw_cpp(3) says: routine takes a reference to an object in the shared memory, and returns the exit code, of which the low 8 */
 		lw::coproc one = lw::coproc::start<work>("one", *job), two;
 		CHECK(one.joinable() && !two.joinable());
 		two = std::move(one);
@@ -192,7 +262,7 @@ static void coprocs()
 		fails(EINVAL, [&] { two.kill(SIGTERM); });
 		CHECK_IS(lw::coproc::start<read_only>("const", std::as_const(*job)).join().exit_code(), 40);
 
-		// Its end is that of the scope.
+		/* lw_cpp(3) says: The destructor of a coproc waits for the end of the coproc, unless it was joined or released before */
 		{
 			lw::coproc joined = lw::coproc::start<work>("scope", *job);
 		}
@@ -215,6 +285,7 @@ static void coprocs()
 			CHECK(std::string(error.what()).find("scheduling_policy") != std::string::npos);
 		}
 
+		/* lw_cpp(3) says: Its members cgroup(), descriptor(), confinement(), readable(), writable() and call() set the additional */
 		options = lw::coproc_options().cgroup("/nowhere/at/all");
 		try {
 			(void)lw::coproc::start<look>("grouped", *job, options);
@@ -225,6 +296,7 @@ static void coprocs()
 		}
 		options = lw::coproc_options().descriptor(2).descriptor(0);
 		CHECK_IS(lw::coproc::start<count_passed>("passed", *job, options).join().exit_code(), 2);
+		rights_of_coprocs(*job);
 
 		lw::coproc killed = lw::coproc::start<stay>("killed", *job, lw::coproc_options().die_with_parent());
 		job->begun.wait();
@@ -235,15 +307,21 @@ static void coprocs()
 
 		pid_t released = lw::coproc::start<work>("released", *job).release();
 		CHECK_IS(coproc_join(released, nullptr), 0);
+		/* lw_cpp(3) says: start_detached starts a coproc that is not joined */
 		left = lw::coproc::start_detached<stay>("left", *job, lw::coproc_options().die_with_parent());
 		job->begun.wait();
+		CHECK(coproc_join(left, nullptr) == -1 && errno == ECHILD);
+		CHECK_IS(kill(left, 0), 0);
+		/* lw_cpp(3) says: a lack of memory for objects in shared memory as std::bad_alloc */
 		try {
 			(void)lw::coproc_make<std::array<char, (1 << 26)>>();
 			CHECK(false);
 		} catch (const std::bad_alloc &) {
 		}
 	}
+	/* lw_cpp(3) says: The constructor of lw::coprocs calls coproc_init(), and its destructor calls coproc_exit() */
 	CHECK_IS(kill(left, 0), -1);
+	CHECK(coproc_exit() == -1 && errno == EINVAL);
 	lw::coprocs again(1 << 16);
 	lw::coproc late = lw::coproc::start<work>("late", *lw::coproc_make<struct job>().release());
 	CHECK_IS(late.join().exit_code(), 2);
@@ -253,6 +331,7 @@ int main()
 {
 	alarm(WATCHDOG);
 	// First, while there is one thread.
+	options_of_coprocs();
 	coprocs();
 	semaphores(shared<lw::shared_semaphore>(0u), shared<lw::shared_semaphore>(0u));
 	completions(shared<lw::shared_completion>(), shared<lw::shared_completion>());

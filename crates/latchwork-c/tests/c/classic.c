@@ -29,6 +29,7 @@ static rtems_task body(rtems_task_argument argument)
 	CHECK_IS(rtems_event_transient_receive(RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_UNSATISFIED);
 	/* A thread of the program's own. */
+	/* lw_classic(3) says: for tasks of other processes, the call fails with RTEMS_NOT_IMPLEMENTED */
 	CHECK_IS(rtems_task_delete(mother), RTEMS_NOT_IMPLEMENTED);
 	CHECK_IS(rtems_task_delete(gate), RTEMS_INVALID_ID);
 	CHECK_IS(rtems_task_start(RTEMS_SELF, body, 77), RTEMS_INCORRECT_STATE);
@@ -45,6 +46,7 @@ int main(void)
 	char buffer[8];
 	size_t size;
 
+	/* lw_classic(3) says: This header declares the directives of RTEMS's semaphore, event and message-queue managers, with */
 	CHECK_IS(rtems_semaphore_create(0, 1, 0, 0, &id), RTEMS_INVALID_NAME);
 	CHECK_IS(rtems_semaphore_create(NAME, 1, 0, 0, NULL), RTEMS_INVALID_ADDRESS);
 	CHECK_IS(rtems_semaphore_create(NAME, 1, RTEMS_BINARY_SEMAPHORE | RTEMS_INHERIT_PRIORITY, 0, &id),
@@ -78,6 +80,7 @@ int main(void)
 	CHECK_IS(count, 2);
 	CHECK_IS(rtems_message_queue_receive(queue, NULL, &size, RTEMS_WAIT, 0), RTEMS_INVALID_ADDRESS);
 	CHECK_IS(rtems_message_queue_receive(0, buffer, &size, RTEMS_WAIT, 0), RTEMS_INVALID_ID);
+	/* lw_classic(3) says: It has one parameter more: room is the size of the buffer in bytes */
 	CHECK_IS(lw_message_queue_receive(queue, buffer, 0, &size, RTEMS_NO_WAIT, 0), RTEMS_INVALID_SIZE);
 	CHECK_IS(rtems_message_queue_receive(queue, buffer, &size, RTEMS_NO_WAIT, 0), RTEMS_SUCCESSFUL);
 	CHECK(size == 1 && buffer[0] == 'b');
@@ -110,6 +113,7 @@ int main(void)
 	CHECK_IS(id, task);
 	CHECK_IS(rtems_task_start(task, NULL, 0), RTEMS_INVALID_ADDRESS);
 	/* The caller runs, and nobody created its thread as a task. */
+	/* lw_classic(3) says: for tasks of other processes, rtems_task_start() fails with RTEMS_INCORRECT_STATE */
 	CHECK_IS(rtems_task_start(RTEMS_SELF, body, 77), RTEMS_INCORRECT_STATE);
 	CHECK_IS(rtems_task_start(mother, body, 77), RTEMS_INCORRECT_STATE);
 	CHECK_IS(rtems_task_start(gate, body, 77), RTEMS_INVALID_ID);
@@ -132,10 +136,15 @@ int main(void)
 	CHECK_IS(rtems_message_queue_ident(NAME, RTEMS_SEARCH_ALL_NODES, &id), RTEMS_INVALID_NAME);
 	CHECK_IS(rtems_semaphore_release(gate), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_delete(gate), RTEMS_SUCCESSFUL);
+	/* lw_classic(3) says: The length of a clock tick; 0 means 10,000 */
 	CHECK_IS(rtems_clock_get_ticks_per_second(), 100);
+	/* lw_classic(3) says: lw_classic_ticks() converts milliseconds to ticks */
+	CHECK_IS(lw_classic_ticks(1000), 100);
+	/* lw_classic(3) says: It rounds up */
+	CHECK_IS(lw_classic_ticks(11), 2);
+	/* lw_classic(3) says: So a short time does not become 0 */
 	CHECK_IS(lw_classic_ticks(1), 1);
 	CHECK_IS(lw_classic_ticks(0), 0);
-	CHECK_IS(lw_classic_ticks(11), 2);
 	CHECK_IS(strcmp(rtems_status_text(RTEMS_NOT_OWNER_OF_RESOURCE), "RTEMS_NOT_OWNER_OF_RESOURCE"), 0);
 	puts("directed");
 	return 0;

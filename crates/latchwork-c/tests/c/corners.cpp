@@ -1,16 +1,64 @@
-// Times that are longer than a clock counts, and what the classes have beside the C functions.
+// Times of other clocks, times that are longer than a clock counts, and what the classes have beside the C functions.
 #include "latchwork.hpp"
 
 #include "check.h"
 
+#include <atomic>
 #include <thread>
 
 using namespace std::chrono_literals;
 
 static int runs;
 
+// A clock that stands still, with an epoch of its own; it counts how often it is read.
+struct stopped_clock {
+	using duration = std::chrono::milliseconds;
+	using rep = duration::rep;
+	using period = duration::period;
+	using time_point = std::chrono::time_point<stopped_clock>;
+	static constexpr bool is_steady = true;
+	static inline std::atomic<int> reads{0};
+	static time_point now()
+	{
+		reads++;
+		return time_point(1234567ms);
+	}
+};
+
+static void other_clocks()
+{
+	const auto later = stopped_clock::now() + 20ms, earlier = stopped_clock::now() - 20ms;
+	lw::mutex mutex;
+	lw::rwlock rwlock;
+	lw::condition changed;
+	lw::semaphore semaphore(0);
+	lw::completion done;
+	std::unique_lock<lw::mutex> held(mutex);
+	std::unique_lock<lw::rwlock> writes(rwlock);
+	// Each of them ends, although this clock never reaches the time.
+	auto each = [&](auto wait) {
+		const auto begun = std::chrono::steady_clock::now();
+		stopped_clock::reads = 0;
+		/* lw_cpp(3) says: Timeouts may use any clock in the sense of <chrono> */
+		/* lw_cpp(3) says: They are converted to CLOCK_MONOTONIC at the moment of the call */
+		CHECK(!wait(later));
+		CHECK(std::chrono::steady_clock::now() - begun >= 20ms);
+		CHECK_IS(stopped_clock::reads, 1);
+		CHECK(!wait(earlier));
+	};
+	auto in_a_thread = [&](auto wait) { std::thread([&] { each(wait); }).join(); };
+	in_a_thread([&](auto time) { return mutex.try_lock_until(time); });
+	in_a_thread([&](auto time) { return rwlock.try_lock_until(time); });
+	in_a_thread([&](auto time) { return rwlock.try_lock_shared_until(time); });
+	each([&](auto time) { return changed.wait_until(held, time, [] { return false; }); });
+	each([&](auto time) { return semaphore.try_acquire_until(time); });
+	each([&](auto time) { return done.wait_until(time); });
+}
+
 int main()
 {
+	alarm(WATCHDOG);
+	other_clocks();
 	constexpr auto for_ever = std::chrono::hours::max();
 	lw::mutex mutex;
 	lw::condition changed;

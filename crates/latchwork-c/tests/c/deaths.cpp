@@ -63,6 +63,7 @@ static void dies(Body body, const void *lock)
 	try {
 		body();
 	} catch (const lw::owner_died &died) {
+		/* lw_cpp(3) says: The exception's lock() returns the address of the lock */
 		CHECK(died.lock() == lock);
 		CHECK(died.code().value() == EOWNERDEAD);
 		CHECK(std::string(died.what()).find("0x") != std::string::npos);
@@ -74,6 +75,8 @@ static void dies(Body body, const void *lock)
 template <class Lock>
 static void repair(field<Lock> &field)
 {
+	/* lw_cpp(3) says: acquires the lock, also after an owner's death, and returns whether an owner died */
+	/* lw_cpp(3) says: Then pass the lock to a guard with std::adopt_lock, repair the data, and call consistent() */
 	CHECK(field.lock.lock_recover());
 	std::lock_guard<Lock> held(field.lock, std::adopt_lock);
 	CHECK_IS(field.left, field.right + 1);
@@ -104,9 +107,11 @@ static void throws_and_holds_nothing()
 	try {
 		field.lock.lock();
 	} catch (const lw::owner_died &died) {
+		/* lw_cpp(3) says: is_of(m) returns whether m is that lock */
 		CHECK(died.is_of(field.lock));
 		CHECK(!died.is_of(make<Lock>()->lock));
 	}
+	/* lw_cpp(3) says: This continues until a task has repaired the data, or has given the lock up */
 	repair(field);
 	is_free(field.lock);
 	CHECK(!field.lock.lock_recover());
@@ -153,6 +158,7 @@ static void an_unfinished_repair_is_the_next_ones()
 	field.lock.unlock();
 	kill_an_owner(field);
 	CHECK(field.lock.lock_recover());
+	/* lw_cpp(3) says: give_up() releases the lock without a repair, and makes it permanently unusable */
 	field.lock.give_up();
 	for (int time = 0; time < 2; time++) {
 		try {
@@ -241,7 +247,7 @@ static void a_policy_repairs()
 	each([&] { std::unique_lock<policy> held(lock, 1h); CHECK(held.owns_lock()); });
 	each([&] { CHECK(lock.try_lock_until(std::chrono::steady_clock::now())); lock.unlock(); });
 	each([&] { std::scoped_lock<policy> held(lock); });
-	// One that throws: nothing is held, and the next owner repairs.
+	/* lw_cpp(3) says: If repair() throws, the lock is released, and the next task gets lw::owner_died */
 	kill_an_owner(field);
 	fails = true;
 	try {
@@ -275,6 +281,7 @@ static void in_a_wait(Guarded &guarded, field<Lock> &field, bool repairs)
 		CHECK_IS(field.left, field.right);
 		held.unlock();
 	} else {
+		/* lw_cpp(3) says: If the wait fails later, the std::unique_lock no longer owns the lock */
 		dies([&] { changed.wait(held, [&] { return false; }); }, field.lock.native_handle());
 		CHECK(!held.owns_lock());
 		CHECK(held.mutex() == &guarded);
@@ -293,6 +300,7 @@ static void a_wait_leaves_the_repair_to_the_next_task(field<Lock> &field)
 	const void *native = field.lock.native_handle();
 	Condition changed;
 	kill_an_owner(field);
+	/* lw_cpp(3) says: To wait while the data is still inconsistent has the effect of an unlock() without consistent() */
 	// No other task repairs it.
 	for (int time = 0; time < 2; time++) {
 		CHECK(field.lock.lock_recover());

@@ -11,8 +11,53 @@ static rtems_task end_at_once(rtems_task_argument argument)
 	(void)argument;
 }
 
+typedef void (*directive)(void);
+static const directive of_tasks[] = {
+	(directive)rtems_task_create,	     (directive)rtems_task_start,	 (directive)rtems_task_ident,
+	(directive)rtems_task_self,	     (directive)rtems_task_set_priority, (directive)rtems_task_get_scheduler,
+	(directive)rtems_task_set_scheduler, (directive)rtems_task_get_affinity, (directive)rtems_task_set_affinity,
+	(directive)rtems_task_wake_after,    (directive)rtems_task_delete,	 (directive)rtems_task_exit,
+};
+static const directive of_schedulers[] = {
+	(directive)rtems_scheduler_ident,
+	(directive)rtems_scheduler_ident_by_processor,
+	(directive)rtems_scheduler_ident_by_processor_set,
+	(directive)rtems_scheduler_get_maximum_priority,
+	(directive)rtems_scheduler_get_processor_set,
+	(directive)rtems_scheduler_get_processor,
+	(directive)rtems_scheduler_get_processor_maximum,
+};
+
+static int count_different(const directive *directives, size_t count)
+{
+	int different = 0;
+	for (size_t i = 0; i < count; i++) {
+		size_t j = 0;
+		while (directives[j] != directives[i])
+			j++;
+		different += i == j;
+	}
+	return different;
+}
+
+static void check_declarations(void)
+{
+	/* These names are free. */
+	enum { rtems_task_suspend = 1, rtems_task_resume = 2, rtems_task_restart = 4 };
+	enum { rtems_scheduler_add_processor = 8, rtems_scheduler_remove_processor = 16 };
+	/* lw_classic(3) says: From RTEMS's task manager it declares */
+	CHECK_IS(count_different(of_tasks, sizeof of_tasks / sizeof *of_tasks), 12);
+	/* lw_classic(3) says: From RTEMS's scheduler manager it declares */
+	CHECK_IS(count_different(of_schedulers, sizeof of_schedulers / sizeof *of_schedulers), 7);
+	/* lw_classic(3) says: Tasks cannot be suspended, resumed or restarted */
+	CHECK_IS(rtems_task_suspend + rtems_task_resume + rtems_task_restart, 7);
+	/* lw_classic(3) says: Processors cannot be added to schedulers or removed from them */
+	CHECK_IS(rtems_scheduler_add_processor + rtems_scheduler_remove_processor, 24);
+}
+
 static void check_constants(void)
 {
+	/* lw_classic(3) says: This header declares the directives of RTEMS's semaphore, event and message-queue managers, with */
 	CHECK_IS(RTEMS_GLOBAL, 2);
 	CHECK_IS(RTEMS_ID_NONE, 0);
 	CHECK_IS(RTEMS_EVENT_SYSTEM_NETWORK_SBWAIT, 1 << 24);
@@ -56,6 +101,7 @@ static void check_construction(void)
 	rtems_id id = 7;
 	char buffer[13];
 	size_t size;
+	/* lw_classic(3) says: The memory is an array of RTEMS_MESSAGE_QUEUE_BUFFER(size), with one element for each message */
 	CHECK_IS(sizeof buffers, 3 * 40);
 	memset(&config, 0, sizeof config);
 	CHECK_IS(rtems_message_queue_construct(NULL, &id), RTEMS_INVALID_ADDRESS);
@@ -73,6 +119,7 @@ static void check_construction(void)
 	config.storage_size = sizeof buffers;
 	CHECK_IS(rtems_message_queue_construct(&config, &id), RTEMS_UNSATISFIED);
 	config.storage_area = buffers;
+	/* lw_classic(3) says: The directive checks the size of that memory, but no message is stored there */
 	config.storage_size = SIZE_MAX;
 	CHECK_IS(rtems_message_queue_construct(&config, &id), RTEMS_UNSATISFIED);
 	CHECK_IS(id, 7);
@@ -80,18 +127,49 @@ static void check_construction(void)
 	for (int round = 0; round < 2; round++) {
 		config.storage_free = round == 0 ? NULL : free_storage;
 		config.attributes = round == 0 ? RTEMS_FIFO : RTEMS_PRIORITY;
+		/* lw_classic(3) says: rtems_message_queue_construct() takes an rtems_message_queue_config and memory */
 		CHECK_IS(rtems_message_queue_construct(&config, &id), RTEMS_SUCCESSFUL);
 		for (int message = 0; message < 3; message++)
 			CHECK_IS(rtems_message_queue_send(id, "thirteen byte", 13), RTEMS_SUCCESSFUL);
 		CHECK_IS(rtems_message_queue_send(id, "", 1), RTEMS_TOO_MANY);
+		for (size_t byte = 0; byte < sizeof buffers; byte++)
+			CHECK_IS(((const char *)buffers)[byte], 0);
 		CHECK_IS(rtems_message_queue_receive(id, buffer, &size, RTEMS_NO_WAIT, 0), RTEMS_SUCCESSFUL);
 		CHECK(size == 13 && memcmp(buffer, "thirteen byte", 13) == 0);
+		/* lw_classic(3) says: The handler storage_free of the configuration is called when the queue is deleted */
 		CHECK_IS(freed, 0);
 		CHECK_IS(rtems_message_queue_delete(id), RTEMS_SUCCESSFUL);
 		CHECK_IS(freed, round);
 		CHECK_IS(rtems_message_queue_delete(id), RTEMS_INVALID_ID);
 	}
 	CHECK_IS(freed, 1);
+	/* lw_classic(3) says: If another process deletes the queue, the handler is called by the next call of */
+	for (int constructs = 0; constructs < 2; constructs++) {
+		rtems_id other;
+		pid_t child;
+		CHECK_IS(rtems_message_queue_create(NAME, 1, 1, 0, &other), RTEMS_SUCCESSFUL);
+		CHECK_IS(rtems_message_queue_construct(&config, &id), RTEMS_SUCCESSFUL);
+		if ((child = fork()) == 0) {
+			alarm(WATCHDOG);
+			/* lw_classic(3) says: (A child that fork(2) has made after the construction calls it, too.) */
+			CHECK_IS(rtems_message_queue_delete(id), RTEMS_SUCCESSFUL);
+			CHECK_IS(freed, 2 + constructs);
+			_exit(0);
+		}
+		CHECK_IS(exit_of(child), 0);
+		CHECK_IS(rtems_message_queue_send(id, "", 1), RTEMS_INVALID_ID);
+		CHECK_IS(freed, 1 + constructs);
+		if (constructs)
+			CHECK_IS(rtems_message_queue_construct(&config, &id), RTEMS_SUCCESSFUL);
+		else
+			CHECK_IS(rtems_message_queue_delete(other), RTEMS_SUCCESSFUL);
+		CHECK_IS(freed, 2 + constructs);
+		if (constructs) {
+			CHECK_IS(rtems_message_queue_delete(other), RTEMS_SUCCESSFUL);
+			CHECK_IS(rtems_message_queue_delete(id), RTEMS_SUCCESSFUL);
+		}
+	}
+	CHECK_IS(freed, 4);
 }
 
 static void check_ident(void)
@@ -99,11 +177,12 @@ static void check_ident(void)
 	const uint32_t here[] = {RTEMS_SEARCH_ALL_NODES, RTEMS_SEARCH_LOCAL_NODE, 1};
 	const uint32_t elsewhere[] = {RTEMS_SEARCH_OTHER_NODES, 2, UINT32_MAX};
 	rtems_id queue, semaphore, tasks[3], id;
-	CHECK_IS(rtems_message_queue_create(NAME, 1, 1, 0, &queue), RTEMS_SUCCESSFUL);
-	CHECK_IS(rtems_semaphore_create(NAME, 1, 0, 0, &semaphore), RTEMS_SUCCESSFUL);
+	CHECK_IS(rtems_message_queue_create(NAME, 1, 1, RTEMS_GLOBAL, &queue), RTEMS_SUCCESSFUL);
+	CHECK_IS(rtems_semaphore_create(NAME, 1, RTEMS_GLOBAL, 0, &semaphore), RTEMS_SUCCESSFUL);
 	for (int task = 0; task < 3; task++)
 		CHECK_IS(rtems_task_create(NAME, 9, 0, 0, 0, &tasks[task]), RTEMS_SUCCESSFUL);
 	for (int node = 0; node < 3; node++) {
+		/* lw_classic(3) says: There is one node, with the number 1 */
 		CHECK_IS(rtems_message_queue_ident(NAME, here[node], &id), RTEMS_SUCCESSFUL);
 		CHECK_IS(id, queue);
 		CHECK_IS(rtems_semaphore_ident(NAME, here[node], &id), RTEMS_SUCCESSFUL);
@@ -111,6 +190,7 @@ static void check_ident(void)
 		CHECK_IS(rtems_task_ident(NAME, here[node], &id), RTEMS_SUCCESSFUL);
 		CHECK_IS(id, tasks[0]);
 		CHECK_IS(rtems_task_ident(OTHER, here[node], &id), RTEMS_INVALID_NAME);
+		/* lw_classic(3) says: RTEMS_GLOBAL has no effect, and no name is found on other nodes */
 		CHECK_IS(rtems_message_queue_ident(NAME, elsewhere[node], &id), RTEMS_INVALID_NAME);
 		CHECK_IS(rtems_semaphore_ident(NAME, elsewhere[node], &id), RTEMS_INVALID_NAME);
 		CHECK_IS(rtems_task_ident(NAME, elsewhere[node], &id), RTEMS_INVALID_NAME);
@@ -142,6 +222,7 @@ static void check_tasks(void)
 	CHECK_IS(rtems_task_set_priority(RTEMS_SELF, 256, &old), RTEMS_INVALID_PRIORITY);
 	CHECK_IS(old, 255);
 	CHECK_IS(rtems_task_set_priority(12345, 256, &old), RTEMS_INVALID_ID);
+	/* lw_classic(3) says: rtems_task_create() fails with RTEMS_TOO_MANY if the system cannot create another thread, if it cannot */
 	CHECK_IS(rtems_task_create(NAME, 9, SIZE_MAX, 0, 0, &id), RTEMS_TOO_MANY);
 	CHECK_IS(rtems_task_create(NAME, 9, SIZE_MAX / 2, 0, 0, &id), RTEMS_TOO_MANY);
 	CHECK_IS(rtems_task_create(NAME, 9, (size_t)1 << 50, 0, 0, &id), RTEMS_TOO_MANY);
@@ -202,6 +283,7 @@ int main(void)
 	options.message_queues = 2;
 	options.flags = LW_CLASSIC_UNSCHEDULED;
 	CHECK_IS(lw_classic_configure(&options), 0);
+	check_declarations();
 	check_constants();
 	check_sizes();
 	check_construction();

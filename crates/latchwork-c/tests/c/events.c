@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 
 #define ROUNDS 300
@@ -51,6 +52,41 @@ static int is_asleep(void)
 	return call == SYS_futex || call == 449;
 }
 
+static volatile int statuses[2] = {-1, -1};
+
+static void send_to_oneself(int signal)
+{
+	(void)signal;
+	statuses[0] = rtems_event_send(RTEMS_SELF, RTEMS_EVENT_1);
+	statuses[1] = rtems_event_system_send(RTEMS_SELF, RTEMS_EVENT_2);
+}
+
+static void *receive_from_oneself(void *unused)
+{
+	rtems_event_set got;
+	CHECK(rtems_task_self() != 0);
+	__atomic_store_n(&thread_id, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+	CHECK_IS(rtems_event_receive(RTEMS_EVENT_1, RTEMS_WAIT, RTEMS_NO_TIMEOUT, &got), RTEMS_SUCCESSFUL);
+	CHECK_IS(rtems_event_system_receive(RTEMS_EVENT_2, RTEMS_WAIT, RTEMS_NO_TIMEOUT, &got), RTEMS_SUCCESSFUL);
+	return unused;
+}
+
+/* The handler interrupts a directive. */
+static void a_signal_handler_sends(void)
+{
+	pthread_t thread;
+	__atomic_store_n(&thread_id, 0, __ATOMIC_SEQ_CST);
+	signal(SIGUSR1, send_to_oneself);
+	thread = start(receive_from_oneself, NULL);
+	while (__atomic_load_n(&thread_id, __ATOMIC_SEQ_CST) == 0 || !is_asleep())
+		sched_yield();
+	CHECK_IS(pthread_kill(thread, SIGUSR1), 0);
+	join(thread);
+	/* lw_classic(3) says: A signal handler may call rtems_event_send() and rtems_event_system_send(), if a directive has */
+	CHECK_IS(statuses[0], RTEMS_SUCCESSFUL);
+	CHECK_IS(statuses[1], RTEMS_SUCCESSFUL);
+}
+
 int main(void)
 {
 	rtems_id task;
@@ -65,6 +101,7 @@ int main(void)
 	}
 	while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) <= ROUNDS)
 		sched_yield();
+	a_signal_handler_sends();
 	puts("received");
 	return 0;
 }

@@ -157,6 +157,47 @@ static void orders(void)
 	TOLD("[one-order]");
 }
 
+/* Which semaphores and mutexes are checked. */
+static void macros(void)
+{
+	static DECLARE_MUTEX(of_semaphores);
+	static DEFINE_MUTEX(of_mutexes);
+	static DECLARE_ARCH_MUTEX(of_arch_semaphores);
+	/* lw_migrate(3) says: LATCHWORK_DEBUG_MUTEX_FULL makes each struct semaphore a checked mutex */
+	up(&of_semaphores);
+#ifdef LATCHWORK_DEBUG_MUTEX_FULL
+	TOLD("[no-double-unlock]");
+	CHECK_IS(sema_count(&of_semaphores), 1);
+#else
+	CHECK_IS(reported[0], 0);
+	CHECK_IS(sema_count(&of_semaphores), 2);
+#endif
+	up(&of_arch_semaphores);
+	CHECK_IS(sema_count(&of_arch_semaphores), 2);
+	/* lw_migrate(3) says: LATCHWORK_DEBUG_MUTEXES makes each struct mutex a checked mutex */
+	mutex_unlock(&of_mutexes);
+#ifdef LATCHWORK_DEBUG_MUTEXES
+	TOLD("[no-double-unlock]");
+#endif
+	CHECK_IS(reported[0], 0);
+	CHECK_IS(mutex_trylock(&of_mutexes), 1);
+	CHECK_IS(mutex_trylock(&of_mutexes), 0);
+	mutex_unlock(&of_mutexes);
+}
+
+/* While the migration lasts, as in migrated.c. */
+static void sizes(void)
+{
+	/* lw_migrate(3) says: The sizes and the behaviour of mutexes, semaphores and completions do not change */
+	CHECK_IS(sizeof(struct arch_semaphore), sizeof(lw_sem_t));
+	CHECK_IS(sizeof(struct completion), sizeof(lw_completion_t));
+#ifdef LATCHWORK_DEBUG_MUTEXES
+	CHECK_IS(sizeof(struct mutex), sizeof(struct mutex_debug));
+#else
+	CHECK_IS(sizeof(struct mutex), sizeof(lw_mutex_t));
+#endif
+}
+
 static void rules(void)
 {
 	struct mutex_debug other, copy;
@@ -165,6 +206,7 @@ static void rules(void)
 	} block;
 	char memory[sizeof(struct mutex_debug)];
 	mutex_debug_on_violation(tell);
+	macros();
 	orders();
 	mutex_init(&other);
 	mutex_lock(&other);
@@ -292,6 +334,7 @@ int main(void)
 	__atomic_store_n(&seen, 1, __ATOMIC_RELEASE);
 	join(threads[0]);
 
+	sizes();
 	rules();
 	puts("migrated");
 	return 0;

@@ -46,6 +46,9 @@ static void semaphores(void)
 	const struct semaphore *looks = &slots;
 	pthread_t threads[4];
 
+	/* lw_migrate(3) says: The sizes and the behaviour of mutexes, semaphores and completions do not change */
+	CHECK_IS(sizeof(struct semaphore), sizeof(lw_sem_t));
+	CHECK_IS(sizeof(struct completion), sizeof(lw_completion_t));
 	sema_init(&slots, 3);
 	for (int task = 0; task < 4; task++)
 		threads[task] = start(work, NULL);
@@ -75,6 +78,11 @@ static void semaphores(void)
 static void mutexes(void)
 {
 	struct mutex local;
+#ifdef LATCHWORK_DEBUG_MUTEXES
+	CHECK_IS(sizeof local, sizeof(struct mutex_debug));
+#else
+	CHECK_IS(sizeof local, sizeof(lw_mutex_t));
+#endif
 	mutex_init(&local);
 	CHECK_IS(mutex_trylock(&local), 1);
 	CHECK(mutex_is_locked(&local));
@@ -95,6 +103,7 @@ static void tell(const char *text)
 
 static void rules(void)
 {
+	/* lw_migrate(3) says: LATCHWORK_DEBUG_MUTEXES works as before */
 	mutex_debug_on_violation(tell);
 	mutex_unlock(&mutex);
 	CHECK(strstr(reported, "[no-double-unlock]") != NULL);

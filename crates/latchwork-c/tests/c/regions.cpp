@@ -6,8 +6,11 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <new>
 #include <shared_mutex>
 #include <stdexcept>
+#include <vector>
 
 struct counter {
 	explicit counter(int from) noexcept : count(from) {}
@@ -35,11 +38,16 @@ static void test_region()
 	options.max_bytes = 4 << 20;
 	lw::region region = lw::region::create(name.c_str(), options);
 	CHECK_IS(error_of([&] { lw::region::create(name.c_str(), options); }), EEXIST);
+	/* lw_cpp(3) says: If there is no such object, the constructor of T makes it */
 	counter *made = region.object<counter>("counter", "counter 1", 5);
 	CHECK_IS(made->count, 5);
+	/* lw_cpp(3) says: region.object<T>(name, type, ...) finds the object of this name */
 	CHECK(region.object<counter>("counter", "counter 1", 6) == made);
+	CHECK_IS(made->count, 5);
 	CHECK(region.find<counter>("none", "counter 1") == nullptr);
 	CHECK_IS(error_of([&] { region.find<counter>("counter", "counter 2"); }), EEXIST);
+	/* lw_cpp(3) says: An lw::region and an lw::queue are handles */
+	/* lw_cpp(3) says: Handles can be moved */
 	{
 		lw::region other = lw::region::attach(name.c_str());
 		CHECK(other.find<counter>("counter", "counter 1") == made);
@@ -49,6 +57,7 @@ static void test_region()
 		moved = std::move(by_file);
 		CHECK(moved.base() == region.base());
 	}
+	CHECK(region.find<counter>("counter", "counter 1") == made);
 	made->lock.lock();
 	CHECK_IS(error_of([&] { region.detach(); }), EBUSY);
 	made->lock.unlock();
@@ -99,6 +108,8 @@ static void test_region_rwlock_and_once()
 		CHECK(!of_all->lock.try_lock());
 		CHECK_IS(error_of([&] { region.detach(); }), EBUSY);
 	}
+	CHECK_IS(of_all->lock.lock_traced().entry, LW_RWLOCK_ENTRY_FREE);
+	CHECK_IS(of_all->lock.unlock_traced(), LW_RWLOCK_RELEASED_NO_SLEEPER);
 	bool thrown = false;
 	try {
 		of_all->once.call([] { throw 1; });
@@ -163,10 +174,15 @@ static void test_queue()
 	lw::queue queue(region, "queue", 2, 16);
 	lw::queue same(region, "queue");
 	CHECK_IS(error_of([&] { lw::queue other(region, "none"); }), ENOENT);
+	// The end of a handle is not that of the queue.
+	{
+		lw::queue brief(region, "queue");
+	}
 	queue.send("a", 1, 3);
 	CHECK(queue.try_send("b", 1));
 	CHECK(!queue.try_send("c", 1));
 	timespec past = {0, 0};
+	const void *place = nullptr;
 	CHECK(!queue.send_until(past, "c", 1));
 	CHECK_IS(error_of([&] { queue.send("0123456789abcdefg", 17); }), EMSGSIZE);
 	CHECK_IS(same.receive(buffer, sizeof buffer, &priority), 1);
@@ -174,25 +190,30 @@ static void test_queue()
 	CHECK(same.try_receive(buffer, sizeof buffer, bytes));
 	CHECK(!same.try_receive(buffer, sizeof buffer, bytes));
 	CHECK(!same.receive_until(past, buffer, sizeof buffer, bytes));
+	/* lw_cpp(3) says: An lw::slot is the place of a message that is being written */
+	/* lw_cpp(3) says: If it is destroyed without a call of send(), nothing is sent, and the place is free again */
 	{
 		lw::slot unsent = queue.reserve();
 		lw::slot slot = queue.reserve(7);
 		CHECK(slot.size() == 16 && queue.state().in_flight == 2);
 		CHECK(!queue.reserve(0, &lw_no_wait));
-		memcpy(slot.data(), "in place", 8);
+		place = memcpy(slot.data(), "in place", 8);
 		slot.send(8);
 		CHECK(!slot);
 	}
-	CHECK_IS(queue.state().in_flight, 0);
-	// Work that ends by an exception gives its message back.
+	CHECK(queue.state().in_flight == 0 && queue.state().ready == 1);
+	/* lw_cpp(3) says: queue.hold() receives a message without copying it */
+	/* lw_cpp(3) says: An lw::message that is destroyed without a call of done() is given back to the queue */
+	/* lw_cpp(3) says: This happens, for example, if an exception leaves the code that processes the message */
 	try {
 		lw::message message = same.hold();
+		CHECK(message.data() == place && memcmp(message.data(), "in place", 8) == 0);
 		CHECK(message.size() == 8 && message.priority() == 7 && message.deliveries() == 1);
 		throw std::runtime_error("no");
 	} catch (const std::runtime_error &) {
 	}
 	lw::message message = same.hold();
-	CHECK_IS(message.deliveries(), 2);
+	CHECK(message.data() == place && message.deliveries() == 2);
 	lw::message moved = std::move(message);
 	CHECK(moved && !message);
 	moved.done();
@@ -212,6 +233,40 @@ static void test_queue()
 	CHECK_IS(own.state().capacity, 2);
 }
 
+// Containers whose elements lie in a region; the containers themselves do, too, for the child.
+static void test_containers()
+{
+	using numbers = std::vector<long, lw::region_allocator<long>>;
+	using entry = std::pair<const int, long>;
+	using table = std::map<int, long, std::less<int>, lw::region_allocator<entry>>;
+	lw::region region;
+	lw_heap_stats before = {}, now = {};
+	auto *vector = new (region.allocate(sizeof(numbers))) numbers(lw::region_allocator<long>(region));
+	auto *map = new (region.allocate(sizeof(table))) table(lw::region_allocator<entry>(region));
+	/* lw_cpp(3) says: lw::region_allocator<T> places the memory of a container of the standard library in a region */
+	CHECK_IS(lw_region_heap_stats(region.native_handle(), &before), 0);
+	vector->resize(1000, 1);
+	CHECK_IS(lw_region_heap_stats(region.native_handle(), &now), 0);
+	CHECK(now.used_bytes >= before.used_bytes + 1000 * sizeof(long));
+	/* lw_cpp(3) says: The process that made the container can use it, and so can each copy of this process that is made later */
+	(*map)[1] = 10;
+	pid_t child = fork();
+	if (child == 0) {
+		alarm(WATCHDOG);
+		// In its place, and in memory that the child allocates.
+		vector->front() = 5;
+		vector->resize(5000, 2);
+		(*map)[1]++;
+		(*map)[2] = 20;
+		_exit(0);
+	}
+	CHECK_IS(exit_of(child), 0);
+	CHECK(vector->size() == 5000 && vector->front() == 5 && vector->back() == 2);
+	CHECK(map->size() == 2 && map->at(1) == 11 && map->at(2) == 20);
+	vector->~numbers();
+	map->~table();
+}
+
 int main()
 {
 	alarm(WATCHDOG);
@@ -219,6 +274,7 @@ int main()
 	test_region_mutex();
 	test_region_rwlock_and_once();
 	test_queue();
+	test_containers();
 	std::puts("shared");
 	return 0;
 }

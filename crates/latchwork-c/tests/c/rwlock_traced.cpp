@@ -24,6 +24,7 @@ bool starves(const lw_robust_rwlock_t *lock)
 template <class Lock>
 static void traced(Lock &lock)
 {
+	/* lw_cpp(3) says: The classes of reader/writer locks have lock_traced() and lock_shared_traced() */
 	struct lw_rwlock_acquisition how = lock.lock_shared_traced(), reads = {}, writes = {};
 	CHECK_IS(how.entry, LW_RWLOCK_ENTRY_FREE);
 	CHECK_IS(how.sleeps, 0);
@@ -85,8 +86,27 @@ static void a_dead_writer_is_reported()
 	CHECK_IS(lock.unlock_traced(), LW_RWLOCK_RELEASED_NO_SLEEPER);
 }
 
+static void another_time_is_set()
+{
+	/* lw_cpp(3) says: The constructor of robust_rwlock takes an initialiser with a time, too */
+	static lw::robust_rwlock slow(lw_robust_rwlock_t LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(200000));
+	slow.lock();
+	const auto begun = std::chrono::steady_clock::now();
+	std::thread waiter([&] {
+		slow.lock();
+		slow.unlock();
+	});
+	while (!starves(slow.native_handle()))
+		sleep_ms(1);
+	// A waiter that has slept requests the hand-off after an eighth of the time; even that is more than 5 ms.
+	CHECK(std::chrono::steady_clock::now() - begun >= std::chrono::milliseconds(25));
+	slow.unlock();
+	waiter.join();
+}
+
 int main()
 {
+	alarm(WATCHDOG);
 	static lw::rwlock plain;
 	static lw::shared_rf_rwlock shared;
 	static lw::robust_rwlock robust(lw_robust_rwlock_t LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(0));
@@ -94,5 +114,6 @@ int main()
 	traced(shared);
 	traced(robust);
 	a_dead_writer_is_reported();
+	another_time_is_set();
 	std::puts("traced");
 }

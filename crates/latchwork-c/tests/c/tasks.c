@@ -95,8 +95,11 @@ static void each_wait_ends(void)
 		if (where >= 9)
 			sleep_ms(3);
 		handled = 0;
+		/* lw_classic(3) says: If the task waits in a directive or in a cancellation point of libc, the call ends the wait, and */
 		CHECK_IS(rtems_task_delete(task), RTEMS_SUCCESSFUL);
+		/* lw_classic(3) says: The cleanup handlers of the task run before it ends */
 		CHECK_IS(handled, 1);
+		/* lw_classic(3) says: The call returns when the task has ended, or after 2 seconds (see below) */
 		CHECK_IS(rtems_event_send(task, RTEMS_EVENT_0), RTEMS_INVALID_ID);
 		CHECK_IS(rtems_task_delete(task), RTEMS_INVALID_ID);
 		CHECK_IS(rtems_task_ident(NAME, RTEMS_SEARCH_ALL_NODES, &task), RTEMS_INVALID_NAME);
@@ -118,6 +121,8 @@ static rtems_task inherit_from_dead_owner(rtems_task_argument unused)
 {
 	(void)unused;
 	notify_creator(RTEMS_EVENT_2);
+	/* lw_classic(3) says: The semaphores that it owned go to their next owners, which get LW_RTEMS_OWNER_DIED */
+	/* lw_classic(3) says: If rtems_semaphore_obtain() returns LW_RTEMS_OWNER_DIED, the caller has obtained the semaphore, and */
 	CHECK_IS(rtems_semaphore_obtain(owned, RTEMS_WAIT, RTEMS_NO_TIMEOUT), LW_RTEMS_OWNER_DIED);
 	CHECK_IS(rtems_semaphore_release(owned), RTEMS_SUCCESSFUL);
 	notify_creator(RTEMS_EVENT_3);
@@ -185,9 +190,15 @@ static void a_task_that_disabled_cancellation_is_notified(void)
 {
 	rtems_id task = make(40, do_not_disturb, 0);
 	rtems_status_code status;
+	struct timespec now, then;
 	got = 0;
 	hear(RTEMS_EVENT_5);
+	then = in_ms(CLOCK_MONOTONIC, 2000);
+	/* lw_classic(3) says: A call of rtems_task_delete() for another task requests the end of that task, like pthread_cancel(3) */
+	/* lw_classic(3) says: rtems_task_delete() fails with RTEMS_TIMEOUT if the task has not ended after 2 seconds, because it */
 	CHECK_IS(rtems_task_delete(task), RTEMS_TIMEOUT);
+	now = in_ms(CLOCK_MONOTONIC, 0);
+	CHECK(now.tv_sec > then.tv_sec || (now.tv_sec == then.tv_sec && now.tv_nsec >= then.tv_nsec));
 	CHECK_IS(got, 0);
 	CHECK_IS(rtems_semaphore_release(gate), RTEMS_SUCCESSFUL);
 	/* The request was not forgotten: it may have ended by now. */
@@ -265,7 +276,10 @@ static void a_child_of_a_fork_leaves_its_parents_alone(void)
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
+		/* lw_classic(3) says: for tasks of other processes, the call fails with RTEMS_NOT_IMPLEMENTED */
 		CHECK_IS(rtems_task_delete(task), RTEMS_NOT_IMPLEMENTED);
+		/* lw_classic(3) says: A task is started by the process that has created it */
+		/* lw_classic(3) says: for tasks of other processes, rtems_task_start() fails with RTEMS_INCORRECT_STATE */
 		CHECK_IS(rtems_task_start(task, wait_in, 2), RTEMS_INCORRECT_STATE);
 		CHECK_IS(rtems_task_start(unstarted, wait_in, 2), RTEMS_INCORRECT_STATE);
 		_exit(0);
@@ -361,6 +375,8 @@ static rtems_task hold(rtems_task_argument which)
 
 static void priorities_reach_the_kernel(void)
 {
+	/* RTEMS priorities, and SCHED_FIFO priorities; 0 is that of an ordinary thread. */
+	const int passed[][2] = {{1, 99}, {98, 2}, {99, 1}, {200, 1}, {254, 1}, {255, 0}};
 	static struct sched_param one, none;
 	rtems_task_priority old;
 	rtems_id low, high;
@@ -388,10 +404,13 @@ static void priorities_reach_the_kernel(void)
 	hear(RTEMS_EVENT_1 | RTEMS_EVENT_2);
 	until_it_sleeps(threads[0]);
 	CHECK_IS(real_time_of(threads[0]), 15);
-	CHECK_IS(rtems_task_set_priority(low, 200, &old), RTEMS_SUCCESSFUL);
-	CHECK_IS(real_time_of(threads[0]), 1);
-	CHECK_IS(rtems_task_set_priority(low, 255, &old), RTEMS_SUCCESSFUL);
-	CHECK_IS(real_time_of(threads[0]), 0);
+	/* lw_classic(3) says: RTEMS priority p from 1 to 98 becomes the SCHED_FIFO priority 100 - p */
+	/* lw_classic(3) says: RTEMS priorities from 99 to 254 become the SCHED_FIFO priority 1 */
+	/* lw_classic(3) says: A task of RTEMS priority 255 is an ordinary thread */
+	for (int i = 0; i < 6; i++) {
+		CHECK_IS(rtems_task_set_priority(low, (rtems_task_priority)passed[i][0], &old), RTEMS_SUCCESSFUL);
+		CHECK_IS(real_time_of(threads[0]), passed[i][1]);
+	}
 	CHECK_IS(rtems_task_delete(low), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_task_delete(high), RTEMS_SUCCESSFUL);
 }
@@ -442,6 +461,8 @@ static void without_the_right(void)
 	if (status != 0)
 		fprintf(stderr, "%s", said);
 	CHECK_IS(status, 0);
+	/* lw_classic(3) says: To pass priorities on, the process needs CAP_SYS_NICE or a sufficient RLIMIT_RTPRIO */
+	/* lw_classic(3) says: If the process does not have this right, the library writes one line about this to standard error when */
 	first = strstr(said, "the kernel does not schedule by them");
 	CHECK(first != NULL && strstr(first + 1, "the kernel does not schedule by them") == NULL);
 }

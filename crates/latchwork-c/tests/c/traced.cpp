@@ -18,9 +18,19 @@ uint32_t requests(const lw_robust_tp_mutex_t *mutex)
 	return __atomic_load_n(&mutex->lw_extra, __ATOMIC_RELAXED);
 }
 
+// A waiter requests the hand-off, and has set the bit that shows it.
+template <class Mutex>
+static void await_request(Mutex &mutex)
+{
+	while (!(__atomic_load_n(&mutex.native_handle()->lw_word, __ATOMIC_RELAXED) & 0x80000000u) ||
+	       requests(mutex.native_handle()) == 0)
+		sleep_ms(1);
+}
+
 template <class Mutex>
 static void traced(Mutex &mutex)
 {
+	/* lw_cpp(3) says: tp_mutex, shared_tp_mutex and robust_tp_mutex have lock_traced(), which returns a struct lw_tp_acquisition */
 	struct lw_tp_acquisition how = mutex.lock_traced(), waited = {};
 	CHECK_IS(how.entry, LW_TP_ENTRY_FREE);
 	CHECK_IS(how.sleeps, 0);
@@ -28,10 +38,7 @@ static void traced(Mutex &mutex)
 		waited = mutex.lock_traced();
 		mutex.unlock();
 	});
-	// It requests the hand-off, and has set the bit that shows it.
-	while (!(__atomic_load_n(&mutex.native_handle()->lw_word, __ATOMIC_RELAXED) & 0x80000000u) ||
-	       requests(mutex.native_handle()) == 0)
-		sleep_ms(1);
+	await_request(mutex);
 	CHECK_IS(mutex.unlock_traced(), LW_TP_RELEASED_HANDED_OFF);
 	waiter.join();
 	CHECK_IS(waited.entry, LW_TP_ENTRY_HANDED_OFF);
@@ -76,8 +83,29 @@ static void a_dead_owner_is_reported()
 	CHECK_IS(mutex.unlock_traced(), LW_TP_RELEASED_NO_SLEEPER);
 }
 
+static void another_time_is_set()
+{
+	/* lw_cpp(3) says: To set another time, pass an initialiser to the constructor */
+	lw::tp_mutex busy(lw_tp_mutex_t LW_TP_MUTEX_HAND_OFF_INITIALIZER(500));
+	CHECK_IS(busy.lock_traced().entry, LW_TP_ENTRY_FREE);
+	busy.unlock();
+	lw::tp_mutex slow(lw_tp_mutex_t LW_TP_MUTEX_HAND_OFF_INITIALIZER(200000));
+	slow.lock();
+	const auto begun = std::chrono::steady_clock::now();
+	std::thread waiter([&] {
+		slow.lock();
+		slow.unlock();
+	});
+	await_request(slow);
+	// A waiter that has slept requests the hand-off after an eighth of the time; even that is more than 5 ms.
+	CHECK(std::chrono::steady_clock::now() - begun >= std::chrono::milliseconds(25));
+	CHECK_IS(slow.unlock_traced(), LW_TP_RELEASED_HANDED_OFF);
+	waiter.join();
+}
+
 int main()
 {
+	alarm(WATCHDOG);
 	static lw::tp_mutex plain(lw_tp_mutex_t LW_TP_MUTEX_HAND_OFF_INITIALIZER(0));
 	static lw::shared_tp_mutex shared(lw_shared_tp_mutex_t LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER(0));
 	static lw::robust_tp_mutex robust(lw_robust_tp_mutex_t LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER(0));
@@ -85,5 +113,6 @@ int main()
 	traced(shared);
 	traced(robust);
 	a_dead_owner_is_reported();
+	another_time_is_set();
 	std::puts("traced");
 }

@@ -13,9 +13,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The pages of which each sentence is shown, or listed.
-pub const SHOWN: [&str; 8] = [
+pub const SHOWN: [&str; 12] = [
     "coproc",
+    "lw_classic",
     "lw_cond",
+    "lw_cpp",
+    "lw_crashtest",
+    "lw_migrate",
     "lw_mutex",
     "lw_once",
     "lw_queue",
