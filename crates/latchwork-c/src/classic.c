@@ -13,13 +13,10 @@
 #include "internal.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-int latchwork_classic_is_scheduled(void);
 void latchwork_classic_wake(void);
 void latchwork_task_stops_by(const uint32_t *stop);
 rtems_status_code latchwork_semaphore_obtain(rtems_id id, rtems_option options, rtems_interval timeout);
@@ -174,18 +171,6 @@ static void clear_away(void)
 	}
 }
 
-/* The kernel was asked to give a task a real-time priority. Prints a message, once, if it refused. */
-static void report_refused_priority(rtems_task_priority priority)
-{
-	static int reported;
-	if (priority == RTEMS_MAXIMUM_PRIORITY || !latchwork_classic_is_scheduled() ||
-	    sched_getscheduler(0) == SCHED_FIFO || __atomic_exchange_n(&reported, 1, __ATOMIC_RELAXED))
-		return;
-	fputs("latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel does not "
-	      "schedule by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n",
-	      stderr);
-}
-
 static void *run(void *argument)
 {
 	struct task *task = argument;
@@ -203,7 +188,6 @@ static void *run(void *argument)
 		drop(task);
 		return NULL;
 	}
-	report_refused_priority(task->priority);
 	task->thread = pthread_self();
 	task->process = getpid();
 	pthread_cleanup_push(forget, task);

@@ -12,13 +12,14 @@ mod scheduler;
 use crate::region::text;
 use crate::{bytes, bytes_mut};
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::classic::{self, Classic, ClassicError, ClassicOptions, Id, Interval, Name, Status};
 use latchwork::foreign::{self, Undisturbed};
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions};
 use libc::{EBUSY, EINVAL, ENOMEM};
+use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
 const MEMORY: u64 = 16 << 20;
@@ -173,10 +174,21 @@ extern "C" fn latchwork_classic_wake() {
     }
 }
 
-/// Whether tasks' priorities are set in the kernel.
-#[unsafe(no_mangle)]
-extern "C" fn latchwork_classic_is_scheduled() -> c_int {
-    made().is_ok_and(|made| made.is_scheduled).into()
+/// Passes a task's priority on to the kernel, if the process does that. If the kernel refuses, writes a line, once.
+fn mirror(table: &Classic<'_>, id: Id) -> Status {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !CLASSIC.get().is_some_and(|made| made.is_scheduled) {
+        return Status::Successful;
+    }
+    let status = table.task_mirror(id, true);
+    if table.task_priority_is_refused(id) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        let _undisturbed = Undisturbed::begin();
+        let _ = io::stderr().write_all(
+            b"latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel does not \
+              schedule by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n",
+        );
+    }
+    status
 }
 
 #[unsafe(no_mangle)]
@@ -419,10 +431,9 @@ extern "C" fn rtems_task_set_priority(
 ) -> u32 {
     with(|table| {
         let status = table.task_set_priority(id, new_priority, old_priority);
-        let is_new = status == Status::Successful && new_priority != classic::CURRENT_PRIORITY;
-        if is_new && CLASSIC.get().is_some_and(|made| made.is_scheduled) {
-            return table.task_mirror(id, true);
+        match status {
+            Status::Successful if new_priority != classic::CURRENT_PRIORITY => mirror(table, id),
+            status => status,
         }
-        status
     })
 }

@@ -3,7 +3,7 @@
 //! `Option<&mut T>` is a pointer of C's, as in `classic.rs`.
 #![allow(unsafe_code)]
 
-use super::{CLASSIC, table, with};
+use super::{mirror, table, with};
 use crate::{bytes, bytes_mut};
 use core::ffi::c_void;
 use latchwork::classic::{Id, Name, Status};
@@ -17,10 +17,10 @@ extern "C" fn rtems_task_get_scheduler(id: Id, scheduler: Option<&mut Id>) -> u3
 extern "C" fn rtems_task_set_scheduler(id: Id, scheduler: Id, priority: u32) -> u32 {
     with(|table| {
         let status = table.task_set_scheduler(id, scheduler, priority);
-        if status == Status::Successful && CLASSIC.get().is_some_and(|made| made.is_scheduled) {
-            return table.task_mirror(id, true);
+        match status {
+            Status::Successful => mirror(table, id),
+            status => status,
         }
-        status
     })
 }
 

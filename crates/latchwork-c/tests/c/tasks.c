@@ -427,7 +427,7 @@ static void create_objects(void)
 }
 
 /* Without the right to real-time priorities: that is reported once, and the queues are ordered by them nevertheless. */
-static void without_the_right(void)
+static void without_the_right(int is_alone)
 {
 	const struct rlimit none = {0, 0};
 	char said[4096] = "", *first;
@@ -448,6 +448,11 @@ static void without_the_right(void)
 		/* So that /proc may be read. */
 		CHECK_IS(prctl(PR_SET_DUMPABLE, 1), 0);
 		CHECK(sched_setscheduler(0, SCHED_FIFO, &parameter) != 0);
+		if (is_alone) {
+			rtems_task_priority old;
+			CHECK_IS(rtems_task_set_priority(RTEMS_SELF, 50, &old), RTEMS_SUCCESSFUL);
+			_exit(0);
+		}
 		create_objects();
 		a_waiting_task_is_moved(0);
 		a_waiting_task_is_moved(3);
@@ -462,14 +467,15 @@ static void without_the_right(void)
 		fprintf(stderr, "%s", said);
 	CHECK_IS(status, 0);
 	/* lw_classic(3) says: To pass priorities on, the process needs CAP_SYS_NICE or a sufficient RLIMIT_RTPRIO */
-	/* lw_classic(3) says: If the process does not have this right, the library writes one line about this to standard error when */
+	/* lw_classic(3) says: If the process does not have this right, the library writes one line about this to standard error when a task */
 	first = strstr(said, "the kernel does not schedule by them");
 	CHECK(first != NULL && strstr(first + 1, "the kernel does not schedule by them") == NULL);
 }
 
 int main(void)
 {
-	without_the_right();
+	without_the_right(0);
+	without_the_right(1);
 	create_objects();
 	each_wait_ends();
 	owned_objects_are_handed_on();

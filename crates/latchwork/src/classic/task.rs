@@ -56,6 +56,16 @@ impl<'r> Classic<'r> {
         })
     }
 
+    /// Whether the kernel has refused the [mirrored](Self::task_mirror) priority of a task of this PID namespace: the process
+    /// lacks the right to it. Not RTEMS's.
+    #[must_use]
+    pub fn task_priority_is_refused(&self, id: Id) -> bool {
+        let inner = self.region.inner();
+        self.task_number(id).is_ok_and(|task| {
+            inner.thread_in(slot_of(task)).is_some() && priority::is_refused(inner, task)
+        })
+    }
+
     /// A task that lives, for a change of its priority, and its record.
     pub(super) fn living(&self, id: Id) -> Result<(u64, &'r WaitRecord), Status> {
         let inner = self.region.inner();
