@@ -23,7 +23,12 @@ fn the_end_of_coprocs_is_that_of_all_of_them_and_a_new_beginning() {
 
 #[test]
 fn coprocs_get_descriptors_and_rights_as_the_manual_says() {
-    check("coproc_rights.c", &[GCC, CLANG.statically(), GPP], GNU, "given");
+    check(
+        "coproc_rights.c",
+        &[GCC, CLANG.statically(), GPP],
+        GNU,
+        "given",
+    );
 }
 
 #[test]
@@ -53,7 +58,12 @@ fn objects_do_what_the_manual_says() {
 
 #[test]
 fn classes_do_what_the_manual_says() {
-    check("said_classes.cpp", &[GPP, CLANGPP_20.statically()], &[], "said");
+    check(
+        "said_classes.cpp",
+        &[GPP, CLANGPP_20.statically()],
+        &[],
+        "said",
+    );
 }
 
 /// Processes with other configurations, priorities and rights, and with a kernel that refuses.

@@ -7,7 +7,7 @@ use latchwork::coproc::{Attributes, Coprocs, Outcome};
 use latchwork::mutex::{LockError, Mutex};
 use latchwork::queue::{Message, Queue, QueueOptions, ReceiveError};
 use latchwork::region::{DetachError, Region, RegionOptions};
-use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
+use latchwork_testkit::{Child, Exit, Trial, die, in_dying_thread};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::thread;
@@ -37,11 +37,6 @@ fn expect_empty(queue: Queue<'_>) {
         Err(ReceiveError::Empty)
     ));
     assert!(queue.is_consistent().unwrap());
-}
-
-fn die() {
-    // SAFETY: a signal to oneself.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 /// Whatever the living do not have is put back by their next look at a queue.

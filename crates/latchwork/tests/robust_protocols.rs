@@ -13,7 +13,7 @@ use core::time::Duration;
 use latchwork::mutex::{Inherit, LockError, Protect, RobustGuard, Throughput, WaitWake};
 use latchwork::sharing::{Private, Shared};
 use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Exit, Trial};
+use latchwork_testkit::{Child, Exit, Trial, die};
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -344,12 +344,6 @@ fn a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner<K: Kind>(_: &Tria
         drop(lock);
     });
     assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
-}
-
-fn die() -> ! {
-    // SAFETY: a signal to oneself that no handler can catch.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    std::process::abort()
 }
 
 fn a_killed_process_leaves_its_lock_to_others<K: Kind>(_: &Trial) {

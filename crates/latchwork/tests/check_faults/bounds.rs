@@ -26,17 +26,27 @@ pub fn rows() -> Vec<Row> {
 
 /// How many threads of this process say that they wait.
 pub fn waiting() -> usize {
+    waiting_for(|_| true)
+}
+
+/// How many of them say that they wait for an object that is selected.
+fn waiting_for(is_it: impl Fn(Lock) -> bool) -> usize {
     // None as long as nobody has used a lock.
     let board = BoardReader::of(std::process::id());
     let tasks = board.map_or(Vec::new(), |board| board.tasks());
-    tasks
-        .iter()
-        .filter(|task| task.view.wants.is_some())
-        .count()
+    let wants = tasks.iter().filter_map(|task| task.view.wants);
+    wants.filter(|wants| is_it(wants.lock)).count()
 }
 
 pub fn until_so_many_wait(count: usize) {
     while waiting() < count {
+        std::thread::yield_now();
+    }
+}
+
+/// As [`until_so_many_wait`], for a condition: waiters that come at the same time wait for their mutex before that.
+pub fn until_so_many_wait_for_a_condition(count: usize) {
+    while waiting_for(|lock| lock.kind == Kind::Condvar) < count {
         std::thread::yield_now();
     }
 }

@@ -20,7 +20,7 @@ fn wait_with_another(waiters: usize, notify: impl Fn(&Condvar)) {
                 drop(changed.wait_while(a.lock(), |done| !*done));
             });
         }
-        crate::bounds::until_so_many_wait(waiters);
+        crate::bounds::until_so_many_wait_for_a_condition(waiters);
         let mut done = a.lock();
         *done = true;
         notify(&changed);

@@ -192,7 +192,7 @@ fn wait_with_own_lock(own: impl Fn(usize) -> Plain + Sync) {
                 drop(guard);
             });
         }
-        crate::bounds::until_so_many_wait(3);
+        crate::bounds::until_so_many_wait_for_a_condition(3);
         *common.lock() = true;
         changed.notify_all();
     });

@@ -7,9 +7,8 @@ use core::mem::forget;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
+use latchwork_testkit::{Child, Exit, Trial, die, in_dying_thread};
 use std::cell::RefCell;
-use std::process::abort;
 use std::thread;
 
 #[path = "../robust_support/mod.rs"]
@@ -21,12 +20,6 @@ use latchwork_testkit::Mapped;
 use robust_support::{Kind, Lock, announced, list_is_empty};
 
 type Ours = Mutex<u32, Robust>;
-
-fn die() -> ! {
-    // SAFETY: a signal to oneself that no handler can catch.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    abort()
-}
 
 /// Takes the lock in a thread that dies with it.
 fn leave_dead_owner(lock: Pin<&Ours>, value: u32) {

@@ -71,7 +71,9 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
                 findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);
             };
             match (other.thread, other.process.elsewhere()) {
-                (thread, None) => misused(format_args!("unlocks a lock that thread {thread} owns:")),
+                (thread, None) => {
+                    misused(format_args!("unlocks a lock that thread {thread} owns:"))
+                }
                 (thread, Some(namespace)) => misused(format_args!(
                     "unlocks a lock that thread {thread} of PID namespace {namespace} owns:"
                 )),

@@ -77,7 +77,13 @@ fn me_using(own: &Own, lock: Lock, site: Site) -> TaskText {
     let me = words::me(own);
     let mine = own.find(lock.address());
     TaskText {
-        uses: Some(words::use_of(me.process_id(), lock, Mode::Exclusive, site, 0)),
+        uses: Some(words::use_of(
+            me.process_id(),
+            lock,
+            Mode::Exclusive,
+            site,
+            0,
+        )),
         holds: mine.map(|(_, mine)| use_of_mine(own, &mine)),
         ..me
     }
