@@ -14,8 +14,8 @@
  *
  * A task that is killed has carried out a directive completely or not at all, and the death is reported to the next
  * owner of what it owned. A directive that may wait is a cancellation point when it is called, and when it returns
- * without success. pthread_cancel() alone does not end a wait in progress, except that of rtems_task_wake_after();
- * rtems_task_delete() ends all waits. A directive that fails for lack of memory returns RTEMS_INTERNAL_ERROR.
+ * without success. pthread_cancel() alone ends the waits of rtems_task_wake_after() and rtems_task_delete(), and no
+ * other; rtems_task_delete() ends all waits. A directive that fails for lack of memory returns RTEMS_INTERNAL_ERROR.
  *
  * Manual: lw_classic(3).
  */

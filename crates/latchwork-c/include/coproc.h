@@ -102,7 +102,7 @@ struct coproc_extras {
 	size_t call_count;
 };
 
-/* No exec gains privileges (PR_SET_NO_NEW_PRIVS). Each of the others includes it. */
+/* No exec gains privileges (PR_SET_NO_NEW_PRIVS). COPROC_CONFINE_FILES and COPROC_CONFINE_CALLS include it. */
 #define COPROC_NO_NEW_PRIVS 1u
 /* It opens no file but those that are listed, or beneath a directory that is (Landlock, Linux 6.2). */
 #define COPROC_CONFINE_FILES 2u

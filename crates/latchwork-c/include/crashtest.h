@@ -7,8 +7,8 @@
  *	lw_crashtest_end();
  *
  * A mark is the system call getpid, with two arguments that the kernel ignores, and that the command recognises. Without
- * the command a mark has no effect, and takes as long as a getpid. There is no library to link. A mark changes neither
- * errno nor, for the compiler, less than all memory: no access moves across it.
+ * the command a mark has no effect, and takes as long as a getpid. There is no library to link. A mark does not change
+ * errno, and the compiler moves no access to memory across it.
  *
  * All functions may be called by any thread, in a signal handler, and in a child after fork. None fails.
  */

@@ -11,15 +11,15 @@
  *
  * To migrate a semaphore: make it a struct mutex_debug and run the program; the calls stay. If it breaks a rule, a
  * mutex cannot replace it: make it an arch_semaphore, or a completion. If it does not, make it a struct mutex, and
- * change the calls. A call that does not belong to a type does not compile, and the message names the calls that do.
+ * change the calls. A mutex call on a semaphore, or the reverse, does not compile, and the message names the calls that do.
  *
  * LATCHWORK_DEBUG_MUTEX_FULL, defined before the include, makes each struct semaphore a mutex that checks its rules;
  * only the arch_ ones stay semaphores. LATCHWORK_DEBUG_MUTEXES makes each struct mutex check its rules, too.
  *
  * The last step, when each semaphore is one of the three: define LATCHWORK_MIGRATED, and give what stays a semaphore its
  * plain names back (struct arch_semaphore becomes struct semaphore, arch_down() down() ...). The types and names that
- * served the migration are then gone: what still uses struct arch_semaphore, struct mutex_debug or an arch_ call does
- * not compile. Sizes and initial values of mutexes, semaphores and completions are the same before and after.
+ * served the migration are then refused: what still uses struct arch_semaphore or an arch_ call, or gives a struct
+ * mutex_debug to a call of this header, does not compile. Sizes and initial values of mutexes, semaphores and completions are the same before and after.
  *
  * The rules: one task holds a mutex at a time, and only it unlocks it, once; it does not lock it again while it holds
  * it; a mutex is initialised by the calls here, and neither copied nor overwritten while it is in use; a task does not
@@ -77,7 +77,7 @@ void mutex_debug_freed(const void *memory, size_t bytes, const char *file, unsig
  * the thread is disabled while the function runs.
  */
 void mutex_debug_on_violation(void (*handler)(const char *text));
-/* Writes the locks that each thread of the process holds to standard error. */
+/* Writes to standard error which locks each task of the process holds. */
 void mutex_debug_show_held(void);
 
 /* Returns 0 if the time has passed, else the remaining time, at least 1. */

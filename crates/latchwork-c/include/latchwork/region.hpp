@@ -178,7 +178,8 @@ class region_allocator {
 public:
 	using value_type = T;
 
-	/* The region's handle is this process's: a container serves the process that made it, and its forks. */
+	/* The region's handle is this process's: a container serves the process that made it, and later copies
+	 * of that process: forks, and coprocs with COPROC_SNAPSHOT. */
 	explicit region_allocator(region &from) noexcept : handle_(from.native_handle()) {}
 	template <class U>
 	region_allocator(const region_allocator<U> &other) noexcept : handle_(other.native_handle())

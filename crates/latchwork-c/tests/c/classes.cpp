@@ -262,7 +262,7 @@ static void coprocs()
 		fails(EINVAL, [&] { two.kill(SIGTERM); });
 		CHECK_IS(lw::coproc::start<read_only>("const", std::as_const(*job)).join().exit_code(), 40);
 
-		/* lw_cpp(3) says: The destructor of a coproc waits for the end of the coproc, unless it was joined or released before */
+		/* lw_cpp(3) says: The destructor of an lw::coproc waits for the end of the process, unless join() or release() was called before */
 		{
 			lw::coproc joined = lw::coproc::start<work>("scope", *job);
 		}
@@ -307,7 +307,7 @@ static void coprocs()
 
 		pid_t released = lw::coproc::start<work>("released", *job).release();
 		CHECK_IS(coproc_join(released, nullptr), 0);
-		/* lw_cpp(3) says: start_detached starts a coproc that is not joined */
+		/* lw_cpp(3) says: lw::coproc::start_detached starts a coproc that cannot be joined */
 		left = lw::coproc::start_detached<stay>("left", *job, lw::coproc_options().die_with_parent());
 		job->begun.wait();
 		CHECK(coproc_join(left, nullptr) == -1 && errno == ECHILD);

@@ -136,7 +136,7 @@ int main(void)
 	CHECK_IS(rtems_message_queue_ident(NAME, RTEMS_SEARCH_ALL_NODES, &id), RTEMS_INVALID_NAME);
 	CHECK_IS(rtems_semaphore_release(gate), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_delete(gate), RTEMS_SUCCESSFUL);
-	/* lw_classic(3) says: The length of a clock tick; 0 means 10,000 */
+	/* lw_classic(3) says: The length of a clock tick in microseconds; 0 means 10,000 */
 	CHECK_IS(rtems_clock_get_ticks_per_second(), 100);
 	/* lw_classic(3) says: lw_classic_ticks() converts milliseconds to ticks */
 	CHECK_IS(lw_classic_ticks(1000), 100);

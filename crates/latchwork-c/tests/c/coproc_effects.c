@@ -161,7 +161,7 @@ static void a_coproc_dies_with_its_creator_on_request(void)
 {
 	struct host *host = (struct host *)share(sizeof *host);
 	pid_t pid = fork_host(create_both, host);
-	/* coproc(3) says: Without this flag, it continues */
+	/* coproc(3) says: Without this flag, the coproc continues */
 	CHECK(runs(host->pids[0]) && runs(host->pids[1]));
 	CHECK_IS(kill(pid, SIGKILL), 0);
 	CHECK_IS(exit_of(pid), 1000 + SIGKILL);

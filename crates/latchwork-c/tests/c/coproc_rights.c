@@ -108,7 +108,9 @@ static void descriptors_have_a_limit(void)
 	memset(&extras, 0, sizeof extras);
 	for (int place = 0; place < 33; place++)
 		many[place] = 0;
-	/* coproc(3) says: An array of open descriptors: at most 32, less one each for a control group */
+	/* coproc(3) says: An array of open descriptors, and the number of its elements */
+	/* coproc(3) says: At most 32 are allowed */
+	/* coproc(3) says: A control group, COPROC_CONFINE_FILES and COPROC_CONFINE_CALLS lower this limit by one each */
 	extras.descriptors = many;
 	extras.descriptor_count = 33;
 	too_many(&extras);
@@ -213,14 +215,19 @@ static void calls_are_refused(void)
 	/* coproc(3) says: The coproc makes no system calls but those that the library needs, and those in the array calls */
 	/* coproc(3) says: Another call fails with ENOSYS */
 	CHECK_IS(returned(coproc_create_with("closed", NULL, &extras, 0, opens, (void *)null)), ENOSYS);
+	/* coproc(3) says: The array has call_count elements */
 	extras.calls = calls;
 	extras.call_count = sizeof calls / sizeof calls[0];
 	CHECK_IS(returned(coproc_create_with("open", NULL, &extras, 0, opens, (void *)null)), 0);
 	extras.call_count = 0;
-	/* coproc(3) says: With COPROC_CONFINE_CALLS: such a call kills the coproc with SIGSYS */
+	/* coproc(3) says: With COPROC_CONFINE_CALLS, a system call that is not allowed kills the coproc with SIGSYS */
 	extras.confinement |= COPROC_DENIED_KILLS;
 	status = done(coproc_create_with("killed", NULL, &extras, 0, opens, (void *)null));
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+	/* coproc(3) says: Without COPROC_CONFINE_CALLS, the call fails with EINVAL */
+	extras.confinement = COPROC_DENIED_KILLS;
+	CHECK_IS(coproc_create_with("alone", NULL, &extras, 0, opens, (void *)null), -1);
+	CHECK(errno == EINVAL && strcmp(coproc_failed_attribute(), "confinement") == 0);
 	extras.confinement = 32;
 	CHECK_IS(coproc_create_with("unknown", NULL, &extras, 0, opens, (void *)null), -1);
 	CHECK(errno == EINVAL && strcmp(coproc_failed_attribute(), "confinement") == 0);
@@ -277,7 +284,7 @@ static void files_are_refused(void)
 			extras.writable = list;
 			CHECK_IS(returned(coproc_create_with("writes", NULL, &extras, 0, writes, file)), 0);
 			CHECK_IS(returned(coproc_create_with("other", NULL, &extras, 0, writes, other)), EACCES);
-			/* coproc(3) says: What is open already stays open, such as the region */
+			/* coproc(3) says: Files that are already open stay open, such as that of the shared memory */
 			extras.descriptors = &secret;
 			extras.descriptor_count = 1;
 			CHECK_IS(returned(coproc_create_with("has", NULL, &extras, 0, uses_what_is_open, other)), EACCES);
@@ -318,7 +325,7 @@ static void no_privileges_are_gained(void)
 	CHECK_IS(returned(coproc_create_with("any", NULL, &extras, 0, gains_none, NULL)), gains_none(NULL));
 	CHECK_IS(returned(coproc_create_with("none", NULL, &extras, 0, has_none, NULL)), 1);
 	/* coproc(3) says: No exec(3) gains privileges */
-	/* coproc(3) says: Each of the following flags includes this one */
+	/* coproc(3) says: COPROC_CONFINE_FILES and COPROC_CONFINE_CALLS include this flag */
 	for (size_t number = 0; number < sizeof flags / sizeof flags[0]; number++) {
 		extras.confinement = flags[number];
 		CHECK_IS(returned(coproc_create_with("fewer", NULL, &extras, 0, gains_none, NULL)), 1);

@@ -75,7 +75,7 @@ static void dies(Body body, const void *lock)
 template <class Lock>
 static void repair(field<Lock> &field)
 {
-	/* lw_cpp(3) says: acquires the lock, also after an owner's death, and returns whether an owner died */
+	/* lw_cpp(3) says: acquires the lock (a reader/writer lock for writing), and returns whether the data is inconsistent */
 	/* lw_cpp(3) says: Then pass the lock to a guard with std::adopt_lock, repair the data, and call consistent() */
 	CHECK(field.lock.lock_recover());
 	std::lock_guard<Lock> held(field.lock, std::adopt_lock);
@@ -281,7 +281,7 @@ static void in_a_wait(Guarded &guarded, field<Lock> &field, bool repairs)
 		CHECK_IS(field.left, field.right);
 		held.unlock();
 	} else {
-		/* lw_cpp(3) says: If the wait fails later, the std::unique_lock no longer owns the lock */
+		/* lw_cpp(3) says: If the wait itself, not its predicate, throws later, the std::unique_lock no longer owns the lock */
 		dies([&] { changed.wait(held, [&] { return false; }); }, field.lock.native_handle());
 		CHECK(!held.owns_lock());
 		CHECK(held.mutex() == &guarded);

@@ -143,7 +143,7 @@ static void check_construction(void)
 		CHECK_IS(rtems_message_queue_delete(id), RTEMS_INVALID_ID);
 	}
 	CHECK_IS(freed, 1);
-	/* lw_classic(3) says: If another process deletes the queue, the handler is called by the next call of */
+	/* lw_classic(3) says: If another process deletes the queue, the process that constructed it calls the handler in its next call of */
 	for (int constructs = 0; constructs < 2; constructs++) {
 		rtems_id other;
 		pid_t child;
@@ -151,7 +151,7 @@ static void check_construction(void)
 		CHECK_IS(rtems_message_queue_construct(&config, &id), RTEMS_SUCCESSFUL);
 		if ((child = fork()) == 0) {
 			alarm(WATCHDOG);
-			/* lw_classic(3) says: (A child that fork(2) has made after the construction calls it, too.) */
+			/* lw_classic(3) says: (A child that fork(2) has made after the construction does the same.) */
 			CHECK_IS(rtems_message_queue_delete(id), RTEMS_SUCCESSFUL);
 			CHECK_IS(freed, 2 + constructs);
 			_exit(0);

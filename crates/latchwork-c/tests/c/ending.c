@@ -185,7 +185,7 @@ int main(void)
 	CHECK_IS(errno, ECHILD);
 
 	/* coproc(3) says: coproc_exit() ends all coprocs of the calling process, including detached ones, and waits for their ends */
-	/* coproc(3) says: The coproc lives until it ends itself, or until its creator calls coproc_exit() */
+	/* coproc(3) says: The coproc lives until it ends, or until its creator calls coproc_exit() */
 	/* coproc(3) says: It sends SIGTERM to each of them, and SIGKILL to each that still runs a second later */
 	/* coproc(3) says: If another thread waits for one of them in coproc_join(), that call returns */
 	CHECK_IS(field->terms, 0);

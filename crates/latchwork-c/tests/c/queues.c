@@ -281,7 +281,8 @@ static void receivers_in_a_full_region(void)
 	while (receivers[0].status == -1)
 		sleep_ms(1);
 	CHECK_IS(rtems_message_queue_receive(queue, message, &size, RTEMS_WAIT, 1), RTEMS_TIMEOUT);
-	/* lw_classic(3) says: A receive that has to wait first allocates this memory */
+	/* lw_classic(3) says: Before a receive waits, it allocates this memory if the queue has too little of it */
+	/* lw_classic(3) says: The queue keeps the memory */
 	/* lw_classic(3) says: Sends and broadcasts allocate nothing */
 	for (int i = 1; i < 4; i++)
 		send_large('m');

@@ -80,7 +80,7 @@ static void refused_waits()
 		}).join();
 		return is_free;
 	};
-	/* lw_cpp(3) says: It then throws EPERM, and the std::unique_lock is as before */
+	/* lw_cpp(3) says: It then throws std::system_error with the error EPERM, and the std::unique_lock is as before */
 	refused([&] { changed.wait(twice); });
 	refused([&] { changed.wait(twice, [] { return false; }); });
 	refused([&] { changed.wait_for(twice, 1ms); });

@@ -121,8 +121,8 @@ static void serves_processes(Lock &lock)
 		lock.unlock();
 		return 0;
 	});
-	/* lw_cpp(3) says: A class whose name begins with shared_ is for memory that processes share */
-	/* lw_cpp(3) says: Processes can always share objects of the robust classes and of region_mutex */
+	/* lw_cpp(3) says: have a form whose name begins with shared_, for memory that processes share */
+	/* lw_cpp(3) says: Processes can always share locks whose names begin with robust_ or region_, and objects of spin, once and region_once */
 	lock.lock();
 	step = 1;
 	while (step == 1 || !(std::is_same_v<Lock, lw::spin> || sleeps(child)))
@@ -322,7 +322,7 @@ static void deaths()
 		return dead == native;
 	};
 	an_owner_dies(lock);
-	/* lw_cpp(3) says: If the owner of a robust mutex (a region mutex is one) or the writer of a robust reader/writer lock has died */
+	/* lw_cpp(3) says: If the owner of a robust mutex or the writer of a robust reader/writer lock has died, each call that acquires */
 	CHECK(dead_in([&] { lock.lock(); }) == native);
 	CHECK(dead_in([&] { (void)lock.try_lock(); }) == native);
 	CHECK(dead_in([&] { (void)lock.try_lock_for(1h); }) == native);
@@ -362,7 +362,7 @@ static void recovers()
 	});
 	/* lw_cpp(3) says: defines an object that a guard can lock */
 	/* lw_cpp(3) says: The object keeps a reference to its first argument */
-	/* lw_cpp(3) says: To lock the object is to lock that lock */
+	/* lw_cpp(3) says: A guard that locks the object locks this lock */
 	CHECK(lock.native_handle() == mutex.native_handle());
 	{
 		std::lock_guard<decltype(lock)> held(lock);

@@ -39,7 +39,8 @@ static void *be_a_task(void *mother)
 {
 	rtems_task_priority priority = 0;
 	rtems_id scheduler;
-	/* lw_classic(3) says: A task is a thread: a thread that uses a directive becomes a task with the priority 255, which is */
+	/* lw_classic(3) says: A task is a thread that has used a directive */
+	/* lw_classic(3) says: Its priority is then 255, the lowest */
 	CHECK_IS(priority_of(RTEMS_SELF), 255);
 	CHECK(rtems_task_self() != 0 && rtems_task_self() != *(rtems_id *)mother);
 	CHECK_IS(rtems_scheduler_ident(LW_CLASSIC_SCHEDULER_NAME, &scheduler), OK);
@@ -56,7 +57,7 @@ static void *be_a_real_time_task(void *policy)
 		fprintf(stderr, "skipped: a real-time thread cannot be made here\n");
 		return NULL;
 	}
-	/* lw_classic(3) says: A thread that has the SCHED_FIFO or SCHED_RR priority n becomes a task with the priority 100 - n */
+	/* lw_classic(3) says: If the thread has the SCHED_FIFO or SCHED_RR priority n, the task's priority is 100 - n instead */
 	CHECK_IS(priority_of(RTEMS_SELF), 90);
 	return NULL;
 }
@@ -143,7 +144,8 @@ static void cancellation(void)
 	CHECK_IS(rtems_semaphore_flush(gate), OK);
 	CHECK(join(waiter.thread) == PTHREAD_CANCELED);
 	CHECK_IS(waiter.status, -1);
-	/* lw_classic(3) says: Unlike rtems_task_delete(), pthread_cancel() does not end a wait that has begun in a directive */
+	/* lw_classic(3) says: pthread_cancel(3) ends a wait that has begun in rtems_task_wake_after() or rtems_task_delete() */
+	/* lw_classic(3) says: It does not end a wait in another directive; rtems_task_delete() does */
 	start_waiter(&waiter, 0, 255, 0, 0);
 	pthread_cancel(waiter.thread);
 	CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, 3), RTEMS_TIMEOUT);
@@ -258,13 +260,16 @@ static void limits(void)
 	add_scheduler(0);
 	add_scheduler(0);
 	CHECK_IS(lw_classic_configure(&options), EINVAL);
-	/* lw_classic(3) says: At most 32 schedulers, each with a name and a set of processors */
+	/* lw_classic(3) says: An array of at most 32 schedulers, and the number of its elements */
+	/* lw_classic(3) says: Each has a name, which is not 0, and a set of processors */
+	/* lw_classic(3) says: The set, cpuset, is a cpu_set_t of cpusetsize bytes, which is a multiple of the size of a long */
+	/* lw_classic(3) says: It has no processor above 1,023 */
 	options.scheduler_count = 1;
 	while (options.scheduler_count < 33)
 		add_scheduler(-1);
 	CHECK_IS(lw_classic_configure(&options), EINVAL);
 	options.scheduler_count = 32;
-	/* lw_classic(3) says: The length of a clock tick; 0 means 10,000 */
+	/* lw_classic(3) says: The length of a clock tick in microseconds; 0 means 10,000 */
 	options.microseconds_per_tick = 2500;
 	CHECK_IS(lw_classic_configure(&options), 0);
 	CHECK_IS(rtems_clock_get_ticks_per_second(), 400);
@@ -428,7 +433,7 @@ static void refusals(void)
 		CHECK_IS(rtems_task_create(NAME, 255, 0, 0, 0, &task), RTEMS_UNSATISFIED);
 		/* lw_classic(3) says: It fails with RTEMS_UNSATISFIED if the affinity contains no processor of the scheduler, or if */
 		CHECK_IS(rtems_task_set_scheduler(RTEMS_SELF, scheduler, 255), RTEMS_UNSATISFIED);
-		/* lw_classic(3) says: It fails with RTEMS_INVALID_NUMBER if the task's scheduler has none of them, or if the kernel */
+		/* lw_classic(3) says: The call fails with RTEMS_INVALID_NUMBER if the task's scheduler has none of the given processors, or if */
 		CHECK_IS(rtems_task_set_affinity(RTEMS_SELF, sizeof set, &set), RTEMS_INVALID_NUMBER);
 	}
 	/* lw_classic(3) says: rtems_task_create() fails with RTEMS_TOO_MANY if the system cannot create another thread, if it cannot */

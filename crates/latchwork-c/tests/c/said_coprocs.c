@@ -380,7 +380,7 @@ static void what_has_become_another_program_stays(void)
 	}
 	close(ends[0]);
 	CHECK_IS(exit_of(creator), 0);
-	/* coproc(3) says: The coproc is killed when its creator ends, unless it has become another program by exec(3) */
+	/* coproc(3) says: When the creator ends, the coproc is killed, unless the coproc has become another program by exec(3) */
 	AWAIT(!runs(pids[1]));
 	CHECK(runs(pids[0]));
 	/* It is killed for nothing else: it ends when its input does. */
@@ -397,7 +397,7 @@ static void what_has_become_another_program_stays(void)
 static void calls_in_short_forms(void)
 {
 	int *seen = (int *)coproc_alloc(sizeof *seen);
-	/* coproc(3) says: attrib may be NULL if none of the following flags is given */
+	/* coproc(3) says: attrib may be NULL if no flag COPROC_SET_... is given */
 	/* coproc(3) says: coproc_create_with() does what coproc_create() does, and gives the coproc the additional properties in */
 	CHECK_IS(returned(coproc_create_with("plain", NULL, NULL, 0, see, seen)), 0);
 	CHECK_IS(*seen, 1);

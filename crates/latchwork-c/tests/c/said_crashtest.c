@@ -159,7 +159,8 @@ static void marks(void)
 		CHECK(++call < calls + count);
 	/* lw_crashtest(3) says: lw_crashtest_begin() and lw_crashtest_end() mark where the operation begins and ends */
 	/* lw_crashtest(3) says: lw_crashtest_recovery_begin() and lw_crashtest_recovery_end() mark where that repair begins and */
-	/* lw_crashtest(3) says: lw_crashtest_mark() makes the mark which: the functions above make the marks 1 to 4, in the order */
+	/* lw_crashtest(3) says: lw_crashtest_mark() makes the mark with the number which */
+	/* lw_crashtest(3) says: The other functions make the marks 1 to 4, in the order of the synopsis */
 	/* lw_crashtest(3) says: A mark is the system call getpid(2) with two arguments, which the kernel ignores */
 	/* lw_crashtest(3) says: Without the command a mark has no effect, and takes as long as a getpid() */
 	for (uint64_t which = 1; which <= 5; which++) {

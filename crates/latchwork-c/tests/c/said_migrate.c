@@ -185,7 +185,7 @@ static void rules_of_memory(void)
 	CHECK_IS(mutex_trylock(&moved), 1);
 	CHECK_TOLD("[not-copied]");
 	drop(&moved);
-	/* lw_migrate(3) says: Only these calls overwrite it, while no task holds it */
+	/* lw_migrate(3) says: Only these calls overwrite it, and only while no task holds it */
 	for (int times = 0; times < 2; times++) {
 		mutex_init(&overwritten);
 		mutex_lock(&overwritten);
@@ -222,7 +222,7 @@ THREAD(nested_without_a_wait, mutex_debug, mutex_lock(&six); CHECK_IS(mutex_tryl
 
 static void orders(void)
 {
-	/* lw_migrate(3) says: If one task alone has locked A before B, and at another time B before A, the rule in the report, */
+	/* lw_migrate(3) says: If one task alone has locked A before B, and at another time B before A, the rule in a report is one-task-order */
 	nest(&one, &two);
 	CHECK_SILENT();
 	nest(&two, &one);
@@ -309,7 +309,7 @@ static void a_deadlock(void)
 	CHECK(tells("rule: tasks must not wait for each other in a cycle"));
 	CHECK(tells("lock left at 0x") && tells("lock right at 0x"));
 	CHECK(tells(name[0]) && tells(name[1]));
-	/* lw_migrate(3) says: For each task, it shows where the task locked the mutex that it holds, and where it requests the */
+	/* lw_migrate(3) says: For each task, the report shows where the task locked the mutex that it holds, and where it requests the */
 	CHECK(shows("holds mutex left,", sides[0].held_at));
 	CHECK(shows("wants mutex right,", sides[0].wanted_at));
 	CHECK(shows("holds mutex right,", sides[1].held_at));

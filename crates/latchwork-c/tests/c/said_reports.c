@@ -92,7 +92,7 @@ static void two_ways_of_a_report(void)
 	hear(unlock_free_ones, text, sizeof text);
 	CHECK(strstr(text, "[no-double-unlock]") && strstr(text, "mutex written") && !strstr(text, "mutex passed"));
 	CHECK(tells("[no-double-unlock]") && tells("mutex passed") && !tells("mutex written"));
-	/* lw_migrate(3) says: Standard error is the file that it was when the program first used a checked mutex */
+	/* lw_migrate(3) says: The checker writes to the file that was standard error when the program first used a checked mutex */
 	hear(unlock_another_free_one, text, sizeof text);
 	CHECK_IS(text[0], 0);
 	_exit(0);
@@ -148,7 +148,7 @@ static void what_is_held(void)
 	pthread_t holder = start(hold, NULL);
 	mutex_lock(&right);
 	lw_barrier_wait(&meeting);
-	/* lw_migrate(3) says: mutex_debug_show_held() prints the mutexes that each thread holds to standard error */
+	/* lw_migrate(3) says: mutex_debug_show_held() writes to standard error which mutexes each task holds */
 	hear(mutex_debug_show_held, text, sizeof text);
 	snprintf(by_other, sizeof by_other, "(%d)", (int)locking);
 	snprintf(by_main, sizeof by_main, "(%d)", (int)getpid());

@@ -93,7 +93,7 @@ static void check_statuses(void)
 	CHECK_IS(rtems_task_get_affinity(RTEMS_SELF, 1, &set), RTEMS_INVALID_SIZE);
 	CHECK_IS(rtems_task_set_affinity(RTEMS_SELF, sizeof set, NULL), RTEMS_INVALID_ADDRESS);
 	CHECK_IS(rtems_task_set_affinity(ids[0], sizeof set, &sets[0]), RTEMS_INVALID_ID);
-	/* lw_classic(3) says: It fails with RTEMS_INVALID_NUMBER if the task's scheduler has none of them, or if the kernel */
+	/* lw_classic(3) says: The call fails with RTEMS_INVALID_NUMBER if the task's scheduler has none of the given processors, or if */
 	CHECK_IS(rtems_task_set_affinity(RTEMS_SELF, 1, &sets[0]), RTEMS_INVALID_NUMBER);
 	CHECK_IS(rtems_task_set_affinity(RTEMS_SELF, sizeof set, &sets[1]), RTEMS_INVALID_NUMBER);
 }
@@ -166,7 +166,7 @@ static void another_user(void)
 	if ((process = fork()) == 0) {
 		alarm(WATCHDOG);
 		CHECK_IS(setuid(65534), 0);
-		/* lw_classic(3) says: The kernel refuses if a cpuset excludes all of these processors, or if the task's process belongs */
+		/* lw_classic(3) says: The kernel refuses if a control group (cpuset(7)) excludes all of these processors, or if the */
 		CHECK_IS(rtems_task_set_scheduler(mother, ids[1], 60), RTEMS_UNSATISFIED);
 		CHECK_IS(rtems_task_set_affinity(mother, sizeof sets[0], &sets[0]), RTEMS_INVALID_NUMBER);
 		_exit(0);
@@ -178,7 +178,7 @@ static void another_user(void)
 static void *bind_and_move(void *argument)
 {
 	CHECK_IS(sched_setaffinity(0, sizeof sets[0], &sets[0]), 0);
-	/* lw_classic(3) says: Until then this is all processors, whatever sched_setaffinity(2) has chosen */
+	/* lw_classic(3) says: Before the first such call, the affinity is all processors, whatever sched_setaffinity(2) has chosen */
 	CHECK_IS(rtems_task_set_scheduler(RTEMS_SELF, ids[1], 60), RTEMS_SUCCESSFUL);
 	CHECK(runs_on(1));
 	return argument;
