@@ -19,7 +19,6 @@ use latchwork::foreign::{self, Undisturbed};
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions};
 use libc::{EBUSY, EINVAL, ENOMEM};
-use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
 const MEMORY: u64 = 16 << 20;
@@ -182,11 +181,12 @@ fn mirror(table: &Classic<'_>, id: Id) -> Status {
     }
     let status = table.task_mirror(id, true);
     if table.task_priority_is_refused(id) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        const LINE: &[u8] = b"latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel \
+            does not schedule by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n";
         let _undisturbed = Undisturbed::begin();
-        let _ = io::stderr().write_all(
-            b"latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel does not \
-              schedule by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n",
-        );
+        // Not `std::io::stderr`: the child of a fork could wait for its lock for ever.
+        // SAFETY: the bytes are readable.
+        unsafe { libc::write(2, LINE.as_ptr().cast(), LINE.len()) };
     }
     status
 }

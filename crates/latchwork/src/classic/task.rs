@@ -6,6 +6,7 @@ use super::table::{GENERATION, TASK, id_of, parts_of};
 use crate::atomic::Ordering;
 use crate::region::wait_record::{BUSY, WaitRecord};
 use crate::semaphore::{TaskTable, object::slot_of, priority};
+use crate::sys::introspect;
 
 impl<'r> Classic<'r> {
     /// `rtems_task_self`: the calling task's id; 0 if the thread cannot become a task of the region.
@@ -56,13 +57,17 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// Whether the kernel has refused the [mirrored](Self::task_mirror) priority of a task of this PID namespace: the process
-    /// lacks the right to it. Not RTEMS's.
+    /// Whether a task of this PID namespace, which is [mirrored](Self::task_mirror), has no real-time priority in the kernel
+    /// although its own is above [the lowest](MAXIMUM_PRIORITY): the process lacks the right to it. Not RTEMS's. A system call.
     #[must_use]
     pub fn task_priority_is_refused(&self, id: Id) -> bool {
-        let inner = self.region.inner();
-        self.task_number(id).is_ok_and(|task| {
-            inner.thread_in(slot_of(task)).is_some() && priority::is_refused(inner, task)
+        self.living(id).is_ok_and(|(task, record)| {
+            // Acquire: the kernel has got a priority before it is stored here.
+            let effective = || record.standing.effective.load(Ordering::Acquire) & !BUSY;
+            let before = effective();
+            let thread = self.region.inner().thread_in(slot_of(task));
+            let in_kernel = thread.and_then(introspect::priority_of);
+            before < MAXIMUM_PRIORITY && in_kernel == Some(0) && effective() == before
         })
     }
 

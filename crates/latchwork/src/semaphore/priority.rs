@@ -333,16 +333,6 @@ pub(crate) fn set_mirrored<T: TaskTable>(tasks: &T, task: u64, on: bool) -> Opti
     Some(())
 }
 
-/// Whether the kernel has not accepted the priority of a mirrored task.
-#[cfg(not(loom))]
-pub(crate) fn is_refused<T: TaskTable>(tasks: &T, task: u64) -> bool {
-    // Under the lock: during a change, the kernel's priority is unknown.
-    LockedStanding::new(tasks, task).is_some_and(|standing| {
-        let is_mirrored = standing.mirrored.load(Relaxed) != 0;
-        is_mirrored && standing.kernel_priority.load(Relaxed) == 0
-    })
-}
-
 /// Recomputes a task's priority, and that of each task along the chain that it changes. `always_follow`: goes on to the
 /// first owner even if nothing changed.
 pub(crate) fn refresh<T: TaskTable>(tasks: &T, mut task: u64, always_follow: bool) {
