@@ -153,7 +153,7 @@ extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
 }
 
 fn init(bytes: u64) -> Result<(), c_int> {
-    // Blocks just larger than a class take up to 1.53 times their size.
+    // A block just larger than a power of two takes up to twice its size.
     let max = bytes
         .checked_mul(2)
         .and_then(|twice| twice.checked_add(TABLES))

@@ -55,7 +55,7 @@ fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppress
     );
 
     let value: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!(value["schema"], "latchwork-finding-4");
+    assert_eq!(value["schema"], "latchwork-finding-5");
     assert_eq!(value["verdict"], "POTENTIAL DEADLOCK");
     assert_eq!(value["rule"], "one-order");
     assert_eq!(value["confidence"], "follows");

@@ -107,8 +107,11 @@ pub fn has_only_own_task(address: usize) -> bool {
             && Me::get().is_ok_and(|me| region.is_here(slot, me))
     };
     let mut alive = region.living_slots();
+    // A process of another PID namespace may have the creator's ID.
+    let namespace = Me::get().map_or(0, |me| u64::from(me.namespace()));
     region.path.is_none()
         && region.identity.creator == process
+        && region.identity.pid_namespace == namespace
         && alive.next().is_some_and(is_own)
         && alive.next().is_none()
 }

@@ -268,6 +268,8 @@ impl Inner {
         if slot.generation.load(Ordering::Relaxed) == 0 {
             slot.generation.store(1, Ordering::Relaxed);
         }
+        // Before the slot lives: a killed task has left its record.
+        slot.check.end();
         slot.occupy(me);
         slot.set_process(crate::sys::thread::process_id());
         let others = self.used_slots().iter();
@@ -278,7 +280,6 @@ impl Inner {
         slot.attached_at.store(now, Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.ended.store(0, Ordering::Relaxed);
-        slot.check.end();
         let owner = self.owner_of(index as u16);
         slot.events.user.begin(owner.generation());
         slot.events.system.begin(owner.generation());

@@ -59,8 +59,8 @@ pub struct Wanted {
     pub what: AtomicU32,
     /// Odd while the task waits; increases by two with each wait.
     pub epoch: AtomicU32,
-    /// Process in the high half and thread in the low one of a task that held it when the wait began; 0:
-    /// not known. A hint, which is not updated.
+    /// Process in the high half and thread in the low one of a task that held it when the wait began, by their IDs in
+    /// their own PID namespace; 0: not known. A hint, which is not updated.
     pub waits_for: AtomicU64,
     /// The mutex that a wait for a condition needs to end; otherwise 0.
     pub also: AtomicU64,
@@ -316,7 +316,8 @@ pub struct TaskView {
     pub epoch: u32,
     /// The lock that it waits for.
     pub wants: Option<Held>,
-    /// Process and thread of a task that held the wanted lock when the wait began, if known. A hint.
+    /// Process and thread of a task that held the wanted lock when the wait began, if known, by their IDs in their own
+    /// PID namespace. A hint.
     pub waits_for: Option<(u32, u32)>,
     /// The mutex that it needs to end a wait for a condition.
     pub also: Option<u64>,

@@ -123,6 +123,11 @@ impl VisibleTasks {
         }
     }
 
+    /// Whether a task belongs to this process.
+    pub(crate) fn is_local(&self, who: TaskRef<'_>) -> bool {
+        who.process == self.process
+    }
+
     /// The calling task.
     pub(crate) fn me(&self, own: &Own) -> Option<TaskRef<'static>> {
         TaskRef::new(own.record(), Some(own.place()))
@@ -160,8 +165,11 @@ impl VisibleTasks {
         waiter: TaskRef<'static>,
         lock: Lock,
     ) -> impl Iterator<Item = TaskRef<'static>> {
-        let is_common = region_of(lock.address());
         let is_local = waiter.process == self.process;
+        let is_common = match is_local {
+            true => region_of(lock.address()),
+            false => has_in_common(waiter, lock.address()),
+        };
         let threads = self.threads().filter(move |_| is_local || is_common);
         let others = self.tasks_of_other_processes(move |range| {
             if is_common {
@@ -179,6 +187,18 @@ fn region_of(address: usize) -> bool {
     Me::current_or_none()
         .attachments()
         .any(|attachment| (attachment.base..attachment.end).contains(&address))
+}
+
+/// Whether an address lies in a region that the calling thread and a task of another process are tasks of. (The address
+/// may lie in another region of that process, which it alone has mapped there.)
+fn has_in_common(other: TaskRef<'static>, address: usize) -> bool {
+    let attachments = Me::current_or_none().attachments();
+    let mut containing =
+        attachments.filter(|attachment| (attachment.base..attachment.end).contains(&address));
+    containing.any(|attachment| {
+        let mut tasks = region::check_records(&attachment);
+        tasks.any(|(record, elsewhere)| TaskRef::of(record, None, elsewhere) == Some(other))
+    })
 }
 
 impl WaitGraph for VisibleTasks {

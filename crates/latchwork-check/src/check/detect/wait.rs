@@ -12,6 +12,7 @@
 use super::cross_process;
 use super::visible_tasks::TaskRef;
 use crate::atomic::{Ordering, fence_after_update};
+use crate::check::record::bounded::Text;
 use crate::check::record::own::Own;
 use crate::check::record::settings::{INVERSION, LONG_WAIT, limit};
 use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, note_priority};
@@ -50,6 +51,10 @@ impl Wait {
             Some(Blocker {
                 process: who.process,
                 thread: who.thread,
+                name: match who.process.visible() {
+                    Some(_) => Text::EMPTY,
+                    None => Text::new(format_args!("{}", who.record.view().name())),
+                },
                 mine: Rank::UNKNOWN,
                 theirs: Rank::UNKNOWN,
                 held,

@@ -23,7 +23,7 @@ use crate::text::whole_characters;
 use core::ptr::{self, NonNull};
 
 /// A mapped board. It stays mapped until the process ends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Board(NonNull<u8>);
 
 // SAFETY: the board consists of atomics, at an address that stays mapped.

@@ -1,6 +1,7 @@
 //! The wait that a task is in, the task that blocks it, and the priorities of both.
 
 use crate::atomic::{AtomicBool, Ordering};
+use crate::check::record::bounded::Text;
 use crate::check::record::process::ProcessId;
 use crate::hook::{Held, Lock, Mode, Site};
 use crate::region::{self, wait_record};
@@ -67,6 +68,8 @@ pub(crate) struct Wait {
 pub(crate) struct Blocker {
     pub(crate) process: ProcessId,
     pub(crate) thread: u32,
+    /// The name with which it began, as it may contain anything; only of a task of another PID namespace.
+    pub(crate) name: Text<16>,
     /// The priorities of the waiter and of the blocking task when they were in the wrong order.
     pub(crate) mine: Rank,
     pub(crate) theirs: Rank,

@@ -277,7 +277,12 @@ pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'static>>
     if cycle.all_wait(field) {
         let members = members.iter().flatten().copied();
         let locks = members.clone().filter_map(|member| member.holds);
-        let lasts = || lasts(field, locks.map(|held| held.lock));
+        let is_open = |held: Held| held.lock.traits.contains(Traits::ANYONE);
+        // Threads of another process are not looked at: one of them may release such a lock.
+        let may_be_released = members
+            .clone()
+            .any(|member| !field.is_local(member.who) && member.holds.is_some_and(is_open));
+        let lasts = || !may_be_released && lasts(field, locks.map(|held| held.lock));
         report_cycle(members, cycle.ends(), confidence_in(cycle.ends(), lasts));
     }
 }
@@ -428,11 +433,15 @@ fn waiting(own: &Own, wait: &Wait, nanoseconds: u64) -> TaskText {
 /// A blocking task, in a report.
 fn task_text(blocker: &Blocker) -> TaskText {
     let (process, thread) = (blocker.process, blocker.thread);
+    let name = match process.visible() {
+        Some(_) => words::thread_name(process, thread),
+        None => words::clean(&blocker.name),
+    };
     let is_below = blocker.is_below();
     TaskText {
         priority: if is_below { blocker.theirs.kernel } else { 0 },
         holds: Some(words::use_of_held(process, &blocker.held)),
         does: words::doing(process, thread),
-        ..TaskText::new(process, thread, words::thread_name(process, thread))
+        ..TaskText::new(process, thread, name)
     }
 }

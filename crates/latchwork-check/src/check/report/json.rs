@@ -8,7 +8,7 @@ use crate::hook::Mode;
 use core::fmt::{self, Write};
 
 /// The schema's name, which changes when a field changes.
-pub const SCHEMA: &str = "latchwork-finding-4";
+pub const SCHEMA: &str = "latchwork-finding-5";
 
 /// A finding, to be written as JSON.
 #[derive(Debug)]
