@@ -180,22 +180,23 @@ static void a_coproc_has_no_other_descriptors(void)
 
 /* ---- rights ---- */
 
-static int opens(void *path)
+static int error_of_open(void *path, int how)
 {
-	int file = open((const char *)path, O_RDONLY);
+	int file = open((const char *)path, how);
 	int error = file < 0 ? errno : 0;
 	if (file >= 0)
 		close(file);
 	return error;
 }
 
+static int opens(void *path)
+{
+	return error_of_open(path, O_RDONLY);
+}
+
 static int writes(void *path)
 {
-	int file = open((const char *)path, O_WRONLY);
-	int error = file < 0 ? errno : 0;
-	if (file >= 0)
-		close(file);
-	return error;
+	return error_of_open(path, O_WRONLY);
 }
 
 static void calls_are_refused(void)
