@@ -11,7 +11,8 @@
  *
  * To migrate a semaphore: make it a struct mutex_debug and run the program; the calls stay. If it breaks a rule, a
  * mutex cannot replace it: make it an arch_semaphore, or a completion. If it does not, make it a struct mutex, and
- * change the calls. A mutex call on a semaphore, or the reverse, does not compile, and the message names the calls that do.
+ * change the calls. A mutex call on a semaphore, or the reverse, does not compile, and the message names the calls that
+ * do.
  *
  * LATCHWORK_DEBUG_MUTEX_FULL, defined before the include, makes each struct semaphore a mutex that checks its rules;
  * only the arch_ ones stay semaphores. LATCHWORK_DEBUG_MUTEXES makes each struct mutex check its rules, too.
@@ -19,7 +20,8 @@
  * The last step, when each semaphore is one of the three: define LATCHWORK_MIGRATED, and give what stays a semaphore its
  * plain names back (struct arch_semaphore becomes struct semaphore, arch_down() down() ...). The types and names that
  * served the migration are then refused: what still uses struct arch_semaphore or an arch_ call, or gives a struct
- * mutex_debug to a call of this header, does not compile. Sizes and initial values of mutexes, semaphores and completions are the same before and after.
+ * mutex_debug to a call of this header, does not compile. Sizes and initial values of mutexes, semaphores and
+ * completions are the same before and after.
  *
  * The rules: one task holds a mutex at a time, and only it unlocks it, once; it does not lock it again while it holds
  * it; a mutex is initialised by the calls here, and neither copied nor overwritten while it is in use; a task does not

@@ -303,7 +303,7 @@ static void without_a_flag(void)
 	struct sched_param parameter;
 	parameter.sched_priority = 1;
 	if (sched_setscheduler(0, SCHED_FIFO, &parameter) != 0) {
-		fprintf(stderr, "skipped: what the kernel is told, without the right to a real-time priority\n");
+		fprintf(stderr, "skipped: priorities in the kernel: the right to a real-time priority is missing\n");
 		return;
 	}
 	parameter.sched_priority = 0;

@@ -50,7 +50,7 @@ fn text_of(process: ProcessId, key: u64) -> Option<Text<128>> {
 pub(crate) fn lock(process: ProcessId, lock: Lock) -> LockText {
     let mut shown = Shown(Text::EMPTY);
     let mut made_at = PlaceText::EMPTY;
-    // All processes have a lock of a region at one address.
+    // Processes that share a region have its locks at the same addresses.
     let process = match process.visible() {
         None if crate::region::contains(lock.address()) => ProcessId::here(thread::process_id()),
         _ => process,
