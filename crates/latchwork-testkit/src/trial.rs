@@ -2,30 +2,65 @@
 
 use crate::apart::Apart;
 use crate::{Child, Seed, Watchdog};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
-static TURN: Mutex<()> = Mutex::new(());
+/// Locked during a trial; names the thread of the last one.
+static TURN: Mutex<Option<Owner>> = Mutex::new(None);
 
 /// The frame of a kill test. Kill tests of one program run one after another (each needs all CPUs), under a watchdog,
-/// with a seed that is printed first.
+/// with a seed that is printed first. A test begins when the thread of the one before it has ended: only then has that
+/// thread left its regions, and their addresses are free.
 #[derive(Debug)]
 pub struct Trial {
     name: &'static str,
     seed: Seed,
     watchdog: Watchdog,
     apart: Option<Apart>,
-    _turn: MutexGuard<'static, ()>,
+    _turn: MutexGuard<'static, Option<Owner>>,
+}
+
+/// The thread of a trial.
+#[derive(Debug)]
+struct Owner {
+    id: ThreadId,
+    /// A file that can be read as long as the thread exists.
+    file: File,
+}
+
+impl Owner {
+    /// The calling thread. None for a process's main thread, which does not end before the process, and without `/proc`.
+    fn current() -> Option<Self> {
+        let id = std::thread::current().id();
+        let own = std::fs::read_link("/proc/thread-self").ok()?;
+        let is_main = own.file_name()?.to_str()?.parse() == Ok(std::process::id());
+        let file = File::open("/proc/thread-self/comm").ok()?;
+        (!is_main).then_some(Self { id, file })
+    }
+
+    /// Waits until the thread has ended, unless it is the calling one.
+    fn wait_until_ended(&self) {
+        while self.id != std::thread::current().id() && self.file.read_at(&mut [0], 0).is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Trial {
     /// Waits for the other tests and begins.
     #[must_use]
     pub fn begin(name: &'static str) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = Seed::from_env();
         println!("{name}: LATCHWORK_SEED={seed}");
         let watchdog = Watchdog::start(format!("{name}, LATCHWORK_SEED={seed}"));
+        if let Some(last) = turn.take() {
+            last.wait_until_ended();
+        }
+        *turn = Owner::current();
         Self {
             name,
             seed,
@@ -162,4 +197,43 @@ fn factor(variable: &str) -> Option<f64> {
 
 fn scaled(usual: u64, factor: f64) -> u64 {
     ((usual as f64 * factor) as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+    static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+
+    /// What a thread leaves at its end, late.
+    struct Joined(Cell<bool>);
+
+    impl Drop for Joined {
+        fn drop(&mut self) {
+            std::thread::sleep(Duration::from_millis(100));
+            HAS_LEFT.store(self.0.get(), SeqCst);
+        }
+    }
+
+    thread_local!(static JOINED: Joined = const { Joined(Cell::new(false)) });
+
+    #[test]
+    fn a_trial_begins_when_the_thread_of_the_last_one_has_ended() {
+        let thread = std::thread::spawn(|| {
+            let _trial = Trial::begin("the last one");
+            JOINED.with(|joined| joined.0.set(true));
+            HAS_BEGUN.store(true, SeqCst);
+        });
+        while !HAS_BEGUN.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        drop(Trial::begin("a_trial_begins"));
+        assert!(HAS_LEFT.load(SeqCst));
+        // A thread does not wait for itself.
+        drop(Trial::begin("a_trial_begins_again"));
+        thread.join().unwrap();
+    }
 }
