@@ -15,9 +15,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void latchwork_classic_wake(void);
+uint64_t latchwork_process_mark(void);
 void latchwork_task_stops_by(const uint32_t *stop);
 rtems_status_code latchwork_semaphore_obtain(rtems_id id, rtems_option options, rtems_interval timeout);
 rtems_status_code latchwork_event_receive(rtems_event_set in, rtems_option options, rtems_interval ticks,
@@ -38,8 +38,8 @@ enum state { WAITS, STARTED, DELETED, ENDED };
 struct task {
 	struct task *next;
 	pthread_t thread;
-	/* A child of a fork has a copy of this, but not the thread. */
-	pid_t process;
+	/* The process's mark. A child of a fork has a copy of this, but not the thread. */
+	uint64_t made_by;
 	rtems_id id;
 	rtems_name name;
 	enum state state;
@@ -180,7 +180,8 @@ static void *run(void *argument)
 
 	/* The name that ps shows for the thread. */
 	pthread_setname_np(pthread_self(), name);
-	task->id = rtems_task_self();
+	task->made_by = latchwork_process_mark();
+	task->id = task->made_by == 0 ? 0 : rtems_task_self();
 	task->status = task->id == 0 ? RTEMS_TOO_MANY
 				     : rtems_task_set_scheduler(RTEMS_SELF, task->scheduler, task->priority);
 	if (task->status != RTEMS_SUCCESSFUL) {
@@ -189,7 +190,6 @@ static void *run(void *argument)
 		return NULL;
 	}
 	task->thread = pthread_self();
-	task->process = getpid();
 	pthread_cleanup_push(forget, task);
 	me = task;
 	lw_completion_complete(&task->ready);
@@ -305,7 +305,7 @@ rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rt
 		return RTEMS_INVALID_ADDRESS;
 	lw_mutex_lock(&lock);
 	task = find(id == RTEMS_SELF ? rtems_task_self() : id);
-	if (task == NULL || task->process != getpid())
+	if (task == NULL || task->made_by != latchwork_process_mark())
 		/* If it exists, it runs already, or another process has created it and starts it. */
 		status = is_gone(id) ? RTEMS_INVALID_ID : RTEMS_INCORRECT_STATE;
 	else if (task->state == ENDED)
@@ -376,7 +376,7 @@ rtems_status_code rtems_task_delete(rtems_id id)
 	lw_mutex_lock(&lock);
 	clear_away();
 	task = find(id);
-	if (task != NULL && task->process != getpid())
+	if (task != NULL && task->made_by != latchwork_process_mark())
 		task = NULL;
 	if (task != NULL) {
 		task->references++;

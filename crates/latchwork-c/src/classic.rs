@@ -15,7 +15,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::classic::{self, Classic, ClassicError, ClassicOptions, Id, Interval, Name, Status};
-use latchwork::foreign::{self, Undisturbed};
+use latchwork::foreign::{self, ProcessMark, Undisturbed};
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions};
 use libc::{EBUSY, EINVAL, ENOMEM};
@@ -163,6 +163,12 @@ unsafe extern "C" fn latchwork_task_stops_by(stop: *const u32) {
     // SAFETY: the caller's variable exists as long as the thread calls directives; it is changed by atomic operations
     // only.
     foreign::set_cancel_word(unsafe { stop.cast::<AtomicU32>().as_ref() });
+}
+
+/// The process's mark; 0 if there is no memory.
+#[unsafe(no_mangle)]
+extern "C" fn latchwork_process_mark() -> u64 {
+    ProcessMark::own().map_or(0, ProcessMark::number)
 }
 
 /// Wakes all tasks that sleep in the region, so that they check their conditions.

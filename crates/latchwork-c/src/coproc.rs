@@ -33,7 +33,7 @@ use latchwork::coproc::{
     Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Signal, SpawnError, StartError,
     descriptors,
 };
-use latchwork::foreign::{Undisturbed, cancellable};
+use latchwork::foreign::{ProcessMark, Undisturbed, cancellable};
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::time::Deadline;
@@ -50,8 +50,9 @@ type Start = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// A process's state about its coprocs.
 struct State {
-    /// The process that owns this state: the child of a fork has a copy.
-    process: u32,
+    /// The process that owns this state: the child of a fork has a copy. (The server, or the creator's, has one: so there is
+    /// a mark.)
+    made_by: Option<ProcessMark>,
     region: Region,
     server: Mutex<Server>,
     running: Mutex<Running>,
@@ -101,6 +102,12 @@ impl Running {
     }
 }
 
+impl State {
+    fn is_own(&self) -> bool {
+        self.made_by.is_some_and(ProcessMark::is_own)
+    }
+}
+
 static STATE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
 /// Whether a thread is making the state, or has made it.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -117,7 +124,7 @@ fn state() -> Option<&'static State> {
 
 fn install(region: Region, server: Server, passed: Vec<RawFd>) {
     let state = Box::leak(Box::new(State {
-        process: std::process::id(),
+        made_by: ProcessMark::own().ok(),
         region,
         server: Mutex::new(server),
         running: Mutex::default(),
@@ -159,7 +166,7 @@ fn init(bytes: u64) -> Result<(), c_int> {
         .and_then(|twice| twice.checked_add(TABLES))
         .and_then(|max| max.checked_next_multiple_of(1 << 20))
         .ok_or(ENOMEM)?;
-    if let Some(state) = state().filter(|state| state.process == std::process::id()) {
+    if let Some(state) = state().filter(|state| state.is_own()) {
         // Pointers into the memory must stay valid, so it is not replaced.
         if max > state.region.max_bytes() {
             return Err(ENOMEM);
@@ -342,7 +349,7 @@ unsafe extern "C" fn coproc_join(pid: pid_t, status: *mut c_int) -> c_int {
 
 fn join(pid: pid_t) -> Result<c_int, c_int> {
     let state = state().ok_or(EINVAL)?;
-    if state.process != std::process::id() {
+    if !state.is_own() {
         return Err(ECHILD);
     }
     let coproc = {
@@ -401,7 +408,7 @@ extern "C" fn coproc_exit() -> c_int {
     let Some(state) = state() else {
         return fail(EINVAL);
     };
-    if state.process != std::process::id() {
+    if !state.is_own() {
         return fail(EPERM);
     }
     let (closed, members) = {

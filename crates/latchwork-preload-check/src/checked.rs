@@ -1,16 +1,16 @@
 //! Which process, and which threads of it, are checked.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use latchwork::check::hook;
 use latchwork_interpose::errno::keeping_errno;
 
 /// Whether the process is checked.
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// The ID of that process, or of the child of a fork that continues it.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The ID of the first process.
-static FIRST: AtomicU32 = AtomicU32::new(0);
+/// The mark of that process, or of the child of a fork that continues it.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
+/// The mark of the first process.
+static FIRST: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the calling thread is checked.
 #[inline]
@@ -24,7 +24,7 @@ pub(crate) fn this_thread() -> bool {
 #[cold]
 fn resume() -> bool {
     // Relaxed: set by this thread, or before there was another one.
-    if !STARTED.load(Ordering::Relaxed) || PROCESS.load(Ordering::Relaxed) == process_id() {
+    if !STARTED.load(Ordering::Relaxed) || PROCESS.load(Ordering::Relaxed) == mark() {
         return false;
     }
     begin_process();
@@ -36,10 +36,9 @@ pub(crate) fn is_first() -> bool {
     FIRST.load(Ordering::Relaxed) == PROCESS.load(Ordering::Relaxed)
 }
 
-fn process_id() -> u32 {
-    // SAFETY: `getpid` takes no arguments and cannot fail. (A direct system call, since a cached ID would be wrong
-    // after a fork.)
-    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+/// This process's mark; 0 if there is no memory.
+fn mark() -> u64 {
+    hook::ProcessMark::own().map_or(0, hook::ProcessMark::number)
 }
 
 /// The calling thread's ID.
@@ -58,13 +57,13 @@ pub(crate) fn begin_thread() {
 
 /// Checks the calling thread, the first one of its process.
 pub(crate) fn begin_process() {
-    PROCESS.store(process_id(), Ordering::Relaxed);
+    PROCESS.store(mark(), Ordering::Relaxed);
     begin_thread();
 }
 
 /// Checks this process from now on, whose only thread calls this.
 pub(crate) fn begin() {
     STARTED.store(true, Ordering::Relaxed);
-    FIRST.store(process_id(), Ordering::Relaxed);
+    FIRST.store(mark(), Ordering::Relaxed);
     begin_process();
 }

@@ -19,6 +19,7 @@ pub use crate::rwlock::robust::{
 use crate::sharing::Sharing;
 use crate::spin::Spin;
 pub use crate::sys::cancellation::{Undisturbed, cancellable};
+pub use crate::sys::process_mark::ProcessMark;
 pub use crate::task::id as task_id;
 use crate::task::{self, Me};
 use crate::time::Deadline;

@@ -11,7 +11,7 @@
 //! 3. Attachments are undone at thread exit, newest first, before the record ends. (An attachment whose task holds an
 //!    object is only forgotten: its slot passes to the keeper, or the kernel ends it, with the thread.)
 //! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no memory of the
-//!    allocator's: four system calls for the record, two for its IDs, and a store that requests the call at the
+//!    allocator's: four system calls for the record, one for its ID, and a store that requests the call at the
 //!    thread's end (`sys/thread_end.rs`).
 //! 5. What a thread holds when it ends in good order, and may have lent to another thread, is handed on only when its
 //!    process dies: it passes to the keeper (`task/keeper.rs`).
@@ -238,12 +238,6 @@ pub fn id() -> u32 {
     Me::get().map_or_else(|_| thread::thread_id(), Me::tid)
 }
 
-/// The calling process's ID, cached as [`id`] is.
-#[inline]
-pub fn process_id() -> u32 {
-    Me::get().map_or_else(|_| thread::process_id(), |me| me.record.process.get())
-}
-
 /// Makes the record of the calling thread, in the process that it is in now.
 #[cold]
 fn refresh() -> Result<Me, TaskError> {
@@ -286,7 +280,6 @@ fn refresh() -> Result<Me, TaskError> {
     let front = unsafe { head.as_ref() }.front();
     record.anchor.set(front);
     record.end.set(front);
-    record.process.set(thread::process_id());
     record.tid.set(thread::thread_id());
     Ceilings::drop_inherited_boost();
     // Last: a caller that reads a budget above 0 can rely on all other fields.

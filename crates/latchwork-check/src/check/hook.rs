@@ -25,3 +25,5 @@ pub use crate::hook::{
     HELD, Held, HeldLock, How, Kind, Lock, Mode, RecordedSite, Site, TaskRecord, TaskView, Traits,
     Verdict, Wanted,
 };
+#[doc(hidden)]
+pub use crate::sys::process_mark::ProcessMark;

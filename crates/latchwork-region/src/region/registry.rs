@@ -35,6 +35,7 @@ use super::region_id::{self, MAX_REGIONS};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::memory::Mapping;
+use crate::sys::wiped::Wiped;
 use crate::sys::{held_locks, thread};
 use crate::task;
 use core::mem::ManuallyDrop;
@@ -229,29 +230,19 @@ pub(super) struct RegistryLock {
     word: Option<&'static AtomicU32>,
 }
 
-/// The address of the lock's word: the ID of its owner, or 0.
-static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+/// The lock's word: the ID of its owner, or 0.
+// SAFETY: a number.
+static WORD: Wiped<AtomicU32> = unsafe { Wiped::new() };
 
 impl RegistryLock {
     /// Allocates the lock's word, which needs a page of memory.
     pub(super) fn prepare() -> Result<(), Errno> {
-        if WORD.load(Ordering::Acquire).is_null() {
-            let page = thread::map_wipe_on_fork()?;
-            // Release: pairs with the Acquire in `lock` and above.
-            let (null, word) = (ptr::null_mut(), page.as_ptr().cast());
-            let set = WORD.compare_exchange(null, word, Ordering::Release, Ordering::Relaxed);
-            if set.is_err() {
-                // SAFETY: no other thread knows the page.
-                unsafe { thread::unmap_record(page) };
-            }
-        }
-        Ok(())
+        WORD.get().map(drop)
     }
 
     /// Acquires the lock. [`Self::prepare`] has been called before.
     pub(super) fn lock() -> Self {
-        // SAFETY: a page that stays until the process ends, zeroed or written below, so a valid word.
-        let Some(word) = (unsafe { WORD.load(Ordering::Acquire).as_ref() }) else {
+        let Some(word) = WORD.made() else {
             return Self { word: None };
         };
         let me = thread::thread_id();

@@ -35,6 +35,7 @@ use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::{NO_THREAD, WAITERS};
 use crate::sys::robust_list::{self, AtEnd, Head, KERNEL_LIMIT, Node, OwnHead};
 use crate::sys::robust_state::NOT_RECOVERABLE;
+use crate::sys::wiped::Wiped;
 use crate::sys::{lasting_thread, process, signals, thread};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -62,12 +63,11 @@ struct Page {
     count: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Page>() <= thread::RECORD_BYTES);
-
 /// The thread was made, and cannot be a keeper.
 const REFUSED: u32 = u32::MAX;
 
-static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+// SAFETY: zeros are a page; its fields need no drop.
+static PAGE: Wiped<Page> = unsafe { Wiped::new() };
 
 /// Whether something on a thread's list concerns the keeper.
 pub(super) fn is_concerned(head: &Head) -> bool {
@@ -143,7 +143,7 @@ impl Session {
     }
 
     fn wait_for_others() -> Option<Self> {
-        let page = page()?;
+        let page = PAGE.get().ok()?;
         // Acquire: pairs with the Release in `drop`.
         while page.lock.swap(1, Ordering::Acquire) != 0 {
             futex::wait(&page.lock, 1, Sharing::Private, None);
@@ -187,23 +187,6 @@ impl Drop for Session {
         self.0.lock.store(0, Ordering::Release);
         futex::wake(&raw const self.0.lock, 1, Sharing::Private);
     }
-}
-
-fn page() -> Option<&'static Page> {
-    // Acquire: pairs with the Release below.
-    let mut page = PAGE.load(Ordering::Acquire);
-    if page.is_null() {
-        let fresh = thread::map_wipe_on_fork().ok()?;
-        page = fresh.as_ptr().cast();
-        let null = ptr::null_mut();
-        if let Err(other) = PAGE.compare_exchange(null, page, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: no other thread knows the page.
-            unsafe { thread::unmap_record(fresh) };
-            page = other;
-        }
-    }
-    // SAFETY: a page of zeros, which is a valid `Page`, as large as one, and never unmapped.
-    Some(unsafe { &*page })
 }
 
 /// The keeper.

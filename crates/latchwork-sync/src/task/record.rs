@@ -13,7 +13,8 @@ use core::ptr::NonNull;
 #[repr(C)]
 pub struct Record {
     pub(super) tid: Cell<u32>,
-    pub(super) process: Cell<u32>,
+    /// The number of the process's PID namespace; 0: not asked yet, or unknown.
+    pub(super) namespace: Cell<u32>,
     /// Robust locks of the user that still fit on the list; 0 in the record of a thread without one.
     pub(super) budget: Cell<i32>,
     pub(super) head: Cell<Option<NonNull<Head>>>,
@@ -37,8 +38,6 @@ pub struct Record {
     pub(super) attached: Cell<usize>,
     pub(super) attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     pub(super) ceilings: Ceilings,
-    /// The number of the process's PID namespace; 0: not asked yet, or unknown.
-    pub(super) namespace: Cell<u32>,
 }
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);

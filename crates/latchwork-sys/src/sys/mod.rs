@@ -54,6 +54,8 @@ pub mod probe;
 pub mod proc_file;
 #[cfg(not(loom))]
 pub mod process;
+#[cfg(not(loom))]
+pub mod process_mark;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub mod robust_list;
 pub mod robust_state;
@@ -81,6 +83,8 @@ mod stacks_loom;
 pub mod thread;
 #[cfg(not(loom))]
 pub mod thread_end;
+#[cfg(not(loom))]
+pub mod wiped;
 
 pub use abort::{fatal, warn};
 

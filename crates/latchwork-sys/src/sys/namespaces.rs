@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::cancellation::Undisturbed;
-use super::{inspect, memory, proc_file, thread};
-use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
-use core::ptr;
+use super::wiped::Wiped;
+use super::{inspect, memory, proc_file};
+use crate::atomic::{AtomicU32, Ordering};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs;
@@ -13,24 +13,11 @@ use std::path::Path;
 /// As [`memory::pid_namespace`], remembered since this process asked first; 0 if it is not known. A process that has lost
 /// its `/proc` since then still knows; the child of a fork, which may be in another namespace, asks again.
 pub fn own() -> u32 {
-    static KNOWN: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
-    // Acquire: pairs with the Release below.
-    let mut page = KNOWN.load(Ordering::Acquire);
-    if page.is_null() {
-        let Ok(fresh) = thread::map_wipe_on_fork() else {
-            return memory::pid_namespace().unwrap_or(0) as u32;
-        };
-        page = fresh.as_ptr().cast();
-        let null = ptr::null_mut();
-        if let Err(other) = KNOWN.compare_exchange(null, page, Ordering::AcqRel, Ordering::Acquire)
-        {
-            // SAFETY: no other thread knows the page.
-            unsafe { thread::unmap_record(fresh) };
-            page = other;
-        }
-    }
-    // SAFETY: a page of zeros, which is never unmapped.
-    let known = unsafe { &*page };
+    // SAFETY: a number.
+    static KNOWN: Wiped<AtomicU32> = unsafe { Wiped::new() };
+    let Ok(known) = KNOWN.get() else {
+        return memory::pid_namespace().unwrap_or(0) as u32;
+    };
     // Relaxed: a number that every thread of the process would find.
     if known.load(Ordering::Relaxed) == 0 {
         known.store(

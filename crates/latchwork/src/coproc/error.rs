@@ -89,9 +89,12 @@ pub enum JoinError {
     /// It was started detached.
     #[error("it is detached")]
     Detached,
-    /// It died, and its status is lost. Either the runtime belongs to another process, or a `waitpid` with `__WALL`
-    /// elsewhere in this process reaped it, or, after it had become another program by `exec`, any `waitpid(-1)` did
-    /// (or SIGCHLD is ignored, which discards the status of such a program).
+    /// Another process has spawned it: the calling one is a child of that process.
+    #[error("another process has spawned it")]
+    OtherProcess,
+    /// It died, and its status is lost. Either a `waitpid` with `__WALL` elsewhere in this process reaped it, or, after it
+    /// had become another program by `exec`, any `waitpid(-1)` did (or SIGCHLD is ignored, which discards the status of such
+    /// a program).
     #[error("it died, and how is unknown: another waited for it")]
     Taken,
     /// The region cannot be used.

@@ -16,7 +16,7 @@ use crate::mutex::Mutex;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
-use crate::task;
+use crate::sys::process_mark::ProcessMark;
 use crate::time::Deadline;
 use core::fmt;
 use core::time::Duration;
@@ -86,6 +86,9 @@ pub enum KillError {
     /// The process has ended.
     #[error("the process has ended")]
     Ended,
+    /// Another process has spawned it: the calling one is a child of that process.
+    #[error("another process has spawned it")]
+    OtherProcess,
     /// The kernel refused.
     #[error("pidfd_send_signal failed: {0}")]
     System(Errno),
@@ -94,7 +97,10 @@ pub enum KillError {
 /// The handle of a coproc, for its creator.
 ///
 /// Dropping it detaches: the coproc goes on, and is reaped by the first spawn, join or
-/// [`reap_ended`](super::reap_ended) after its end. Only the process that spawned the coproc can use the handle.
+/// [`reap_ended`](super::reap_ended) after its end.
+///
+/// Only the process that spawned the coproc can use the handle: in a child of a fork, and in another coproc, nothing is known
+/// of it. There [`Self::is_alive`] is false, and a join fails with [`JoinError::OtherProcess`].
 ///
 /// ```
 /// use latchwork::coproc::{Attributes, Coprocs, Outcome, Signal};
@@ -119,7 +125,7 @@ pub struct Coproc {
     pid: u32,
     name: String,
     detached: bool,
-    creator: u32,
+    made_by: ProcessMark,
     /// Whether it came from the pool.
     pooled: bool,
     /// Until this time a join spins instead of sleeping.
@@ -136,13 +142,19 @@ struct Process {
 
 impl Coproc {
     /// `pooled`: it came from the pool. `spins`: a join may spin, since the coproc runs in parallel with its creator.
-    pub(super) fn new(record: Ref, attributes: &Attributes, pooled: bool, spins: bool) -> Self {
+    pub(super) fn new(
+        record: Ref,
+        attributes: &Attributes,
+        made_by: ProcessMark,
+        pooled: bool,
+        spins: bool,
+    ) -> Self {
         Self {
             pid: record.pid.load(Ordering::Relaxed),
             record,
             name: attributes.display_name().to_owned(),
             detached: attributes.detached,
-            creator: task::process_id(),
+            made_by,
             pooled,
             spin_until: spins.then(|| Deadline::after(JOIN_SPIN)),
             process: Mutex::default(),
@@ -217,6 +229,7 @@ impl Coproc {
         }
         let descriptor = self.descriptor().map_err(|error| match error {
             JoinError::System { error, .. } => KillError::System(error),
+            JoinError::OtherProcess => KillError::OtherProcess,
             _ => KillError::Ended,
         })?;
         process::send_signal(&*descriptor, signal).map_err(|error| match error {
@@ -228,8 +241,12 @@ impl Coproc {
     /// Detaches the coproc; the same as dropping the handle.
     pub fn detach(self) {}
 
-    /// The life-word of its task, and its current value; `None` once the task is gone, in good order or by death.
+    /// The life-word of its task, and its current value; `None` once the task is gone, in good order or by death, and in
+    /// a process that did not spawn it: there the record may be freed.
     fn life_word(&self) -> Option<(&AtomicU32, u32)> {
+        if !self.made_by.is_own() {
+            return None;
+        }
         self.record.region.inner().life_word(self.record.task()?)
     }
 
@@ -238,6 +255,9 @@ impl Coproc {
     }
 
     fn wait(&self, deadline: Option<Deadline>) -> Result<Exit, JoinError> {
+        if !self.made_by.is_own() {
+            return Err(JoinError::OtherProcess);
+        }
         if self.detached {
             return Err(JoinError::Detached);
         }
@@ -317,8 +337,12 @@ impl Coproc {
 
     /// A descriptor of the process; fails if the process was reaped.
     fn descriptor(&self) -> Result<Arc<OwnedFd>, JoinError> {
+        // Before the lock, which another thread of the parent may have held at the fork.
+        if !self.made_by.is_own() {
+            return Err(JoinError::OtherProcess);
+        }
         let mut process = self.process.lock();
-        if process.reaped.is_some() || self.creator != task::process_id() {
+        if process.reaped.is_some() {
             return Err(JoinError::Taken);
         }
         if let Some(descriptor) = &process.descriptor {
@@ -399,7 +423,7 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> JoinError {
 impl Drop for Coproc {
     fn drop(&mut self) {
         // In the child of a fork, the record and the process belong to the parent.
-        if self.creator != task::process_id() {
+        if !self.made_by.is_own() {
             return;
         }
         let reaped = self.process.get_mut().reaped.is_some();

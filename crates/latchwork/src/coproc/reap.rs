@@ -8,7 +8,7 @@ use super::record::Ref;
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::mutex::Mutex;
 use crate::sys::process;
-use crate::task::process_id;
+use crate::sys::process_mark::ProcessMark;
 use crate::time::Deadline;
 use core::ptr;
 use std::collections::VecDeque;
@@ -25,27 +25,27 @@ pub(super) struct Unreaped {
 }
 
 struct ReapList {
-    process: u32,
+    made_by: ProcessMark,
     entries: Mutex<VecDeque<Unreaped>>,
 }
 
 static REAP_LIST: AtomicPtr<ReapList> = AtomicPtr::new(ptr::null_mut());
 
 /// The list of this process. A list that was copied by a fork is leaked: its entries are the parent's, and its lock may
-/// have been copied while held.
-fn reap_list() -> &'static ReapList {
-    let process = process_id();
+/// have been copied while held. None if there is no memory; but there is some in a process that has made a runtime.
+fn reap_list() -> Option<&'static ReapList> {
+    let made_by = ProcessMark::own().ok()?;
     loop {
         // Acquire: pairs with the Release of the exchange below.
         let current = REAP_LIST.load(Ordering::Acquire);
         // SAFETY: a list is made by `Box::into_raw` below, and a published one is never freed.
         if let Some(list) = unsafe { current.as_ref() }
-            && list.process == process
+            && list.made_by == made_by
         {
-            return list;
+            return Some(list);
         }
         let new = Box::into_raw(Box::new(ReapList {
-            process,
+            made_by,
             entries: Mutex::new(VecDeque::new()),
         }));
         if REAP_LIST
@@ -63,7 +63,9 @@ pub(super) fn reap_later(entry: Unreaped) {
     if entry.pid == 0 {
         return entry.close();
     }
-    reap_list().entries.lock().push_back(entry);
+    if let Some(list) = reap_list() {
+        list.entries.lock().push_back(entry);
+    }
 }
 
 /// Leaves a coproc that its creator has given up, and its record, to be reaped and freed.
@@ -91,7 +93,8 @@ pub fn reap_ended() {
 }
 
 fn check_entries(most: usize) {
-    let mut entries = reap_list().entries.lock();
+    let Some(list) = reap_list() else { return };
+    let mut entries = list.entries.lock();
     for _ in 0..most.min(entries.len()) {
         if let Some(entry) = entries.pop_front() {
             let is_due = entry.not_before.is_none_or(Deadline::has_passed);
@@ -106,7 +109,8 @@ fn check_entries(most: usize) {
 
 /// Checks all entries, and waits for the processes that end at once.
 pub(super) fn reap_all() {
-    let entries: Vec<Unreaped> = reap_list().entries.lock().drain(..).collect();
+    let Some(list) = reap_list() else { return };
+    let entries: Vec<Unreaped> = list.entries.lock().drain(..).collect();
     for entry in entries {
         if try_reap(entry.pid, entry.ending) {
             entry.close();

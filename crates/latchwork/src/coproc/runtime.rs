@@ -18,7 +18,7 @@ use crate::mutex::Mutex;
 use crate::region::Region;
 use crate::sys::futex;
 use crate::sys::process::{self, Sharing, Stack};
-use crate::task;
+use crate::sys::process_mark::ProcessMark;
 use crate::time::Deadline;
 use core::ops::Range;
 use core::time::Duration;
@@ -34,6 +34,8 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The state of a runtime, which all handles on it share.
 pub(super) struct Runtime {
     pub(super) region: Region,
+    pub(super) made_by: ProcessMark,
+    /// The ID of that process, for the coprocs.
     pub(super) creator: u32,
     pub(super) arguments: Range<usize>,
     /// Announces to the ready coprocs when to end. A zygote reports in it that it is ready.
@@ -53,7 +55,7 @@ impl Runtime {
         mut request: Request,
         attributes: &Attributes,
     ) -> Result<Coproc, SpawnError> {
-        if self.creator != task::process_id() {
+        if !self.made_by.is_own() {
             return Err(SpawnError::OtherProcess);
         }
         request.settings = attributes.settings()?;
@@ -69,7 +71,7 @@ impl Runtime {
         };
         reap::reap_some();
         let spins = pooled && self.several_processors;
-        Ok(Coproc::new(record, attributes, pooled, spins))
+        Ok(Coproc::new(record, attributes, self.made_by, pooled, spins))
     }
 
     /// Assigns the request to a ready coproc of the pool, if there is one.
@@ -206,7 +208,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         // In the child of a fork, all of this belongs to the parent.
-        if self.creator != task::process_id() {
+        if !self.made_by.is_own() {
             return;
         }
         self.control.announce(record::CLOSED);

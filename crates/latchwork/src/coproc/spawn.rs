@@ -3,11 +3,11 @@
 
 use super::record::{Call, Run, VALUE_BYTES};
 use super::{Attributes, Chain, Coproc, Ref, Request, SpawnError, StartError, Zygote};
-use super::{child, pool::Pool, runtime::Runtime};
+use super::{child, pool::Pool, runtime::Runtime, zygote::system};
 use crate::mutex::Mutex;
 use crate::region::{Region, Shareable};
-use crate::sys::proc_file;
-use crate::task;
+use crate::sys::process_mark::ProcessMark;
+use crate::sys::{proc_file, thread};
 use crate::time::Deadline;
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -91,7 +91,8 @@ impl Coprocs {
     /// # Errors
     /// See [`StartError`].
     pub unsafe fn with_options(region: &Region, options: &Options) -> Result<Self, StartError> {
-        let creator = task::process_id();
+        let made_by = ProcessMark::own().map_err(system("mmap"))?;
+        let creator = thread::process_id();
         let several_processors =
             std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
         let control = Ref::new(region, Request::without_call(creator, false))?;
@@ -103,6 +104,7 @@ impl Coprocs {
             runtime: Arc::new(Runtime {
                 chain: Chain::new(&control),
                 region: region.clone(),
+                made_by,
                 creator,
                 arguments: proc_file::stat().map_or(0..0, |stat| stat.arguments),
                 control,

@@ -162,7 +162,7 @@ fn end_child(pid: u32) -> bool {
     true
 }
 
-fn system(call: &'static str) -> impl Fn(Errno) -> StartError {
+pub(super) fn system(call: &'static str) -> impl Fn(Errno) -> StartError {
     move |error| StartError::System { call, error }
 }
 

@@ -13,7 +13,8 @@ use super::{Queue, error::Failure, locked::Side, sleepers::Sleepers, spsc::Spsc}
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{AttachError, Region, Task};
 use crate::sys::futex::{self, Sharing};
-use crate::sys::{event_fd, signals, thread};
+use crate::sys::process_mark::ProcessMark;
+use crate::sys::{event_fd, signals};
 use core::fmt;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
@@ -69,7 +70,7 @@ pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
-    process: u32,
+    made_by: ProcessMark,
 }
 
 struct Shared {
@@ -160,6 +161,7 @@ impl Watched<'_> {
 impl Watch {
     fn start(region: &Region, token: Token) -> Result<Self, WatchError> {
         region.inner().task()?;
+        let made_by = ProcessMark::own().map_err(|error| WatchError::Thread(error.into()))?;
         let shared = Arc::new(Shared {
             counter: event_fd::create().map_err(WatchError::Descriptor)?,
             stop: AtomicU32::new(0),
@@ -181,7 +183,7 @@ impl Watch {
         let watch = Self {
             shared,
             thread: Some(thread),
-            process: thread::process_id(),
+            made_by,
         };
         // The thread sends, unless it panics, and then the descriptor stays readable.
         begins.recv().unwrap_or(Ok(()))?;
@@ -274,7 +276,7 @@ impl AsRawFd for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if self.process != thread::process_id() {
+        if !self.made_by.is_own() {
             // The thread, and the memory that its handle points to, are the parent's.
             core::mem::forget(self.thread.take());
             return;

@@ -12,6 +12,7 @@ use latchwork::region::{AttachError, Region, RegionOptions};
 use latchwork_testkit::fastrand::Rng;
 use latchwork_testkit::{Child, Exit, Leftover, Namespace, Page, Trial, step};
 
+mod descent;
 mod refused;
 mod world;
 

@@ -18,6 +18,7 @@ use crate::check::record::layout::{
 };
 use crate::mutex::{RawLock, WaitWake};
 use crate::sys::cancellation::Undisturbed;
+use crate::sys::wiped::Wiped;
 use crate::sys::{board as sys, clock, thread};
 use crate::text::whole_characters;
 use core::ptr::{self, NonNull};
@@ -41,36 +42,14 @@ pub(crate) struct Fresh {
     pub(crate) findings: AtomicU32,
 }
 
-/// A page that is wiped on fork.
-static FRESH: AtomicPtr<Fresh> = AtomicPtr::new(ptr::null_mut());
+// SAFETY: zeros are a value; its fields need no drop.
+static FRESH: Wiped<Fresh> = unsafe { Wiped::new() };
 /// The board of this process, or of the process that it was forked from.
 static INHERITED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// The descriptor of that board, and its inode.
 static DESCRIPTOR: AtomicU32 = AtomicU32::new(u32::MAX);
 /// See [`DESCRIPTOR`].
 static INODE: AtomicU64 = AtomicU64::new(0);
-
-/// The page that is wiped on fork; `None` if there is no memory.
-pub(crate) fn fresh() -> Option<&'static Fresh> {
-    // Acquire: pairs with the Release below.
-    let known = FRESH.load(Ordering::Acquire);
-    // SAFETY: null, or a page that stays mapped; zero is a valid value.
-    if let Some(fresh) = unsafe { known.as_ref() } {
-        return Some(fresh);
-    }
-    let page = thread::map_wipe_on_fork().ok()?;
-    let (none, new) = (ptr::null_mut(), page.as_ptr().cast());
-    match FRESH.compare_exchange(none, new, Ordering::Release, Ordering::Acquire) {
-        // SAFETY: a zeroed page, published just now, which stays mapped.
-        Ok(_) => Some(unsafe { page.cast().as_ref() }),
-        Err(other) => {
-            // SAFETY: the page was not published.
-            unsafe { thread::unmap_record(page) };
-            // SAFETY: the pointer that another thread published, to a page that stays mapped.
-            unsafe { other.as_ref() }
-        }
-    }
-}
 
 /// The board; creates it if there is none. `None` if that fails.
 #[inline]
@@ -81,15 +60,14 @@ pub(crate) fn board() -> Option<Board> {
 /// The board, if there is one.
 #[inline]
 pub(crate) fn made() -> Option<Board> {
-    // Acquire: pairs with the Release in `fresh` and `make`.
-    // SAFETY: null, or a page that stays mapped; zero is a valid value.
-    let fresh = unsafe { FRESH.load(Ordering::Acquire).as_ref() }?;
+    let fresh = FRESH.made()?;
+    // Acquire: pairs with the Release in `make`.
     NonNull::new(fresh.board.load(Ordering::Acquire)).map(Board)
 }
 
 /// Runs `change` under the lock that guards what several tasks change; returns the default if there is no memory.
 pub(crate) fn alone<R: Default>(change: impl FnOnce(&Fresh) -> R) -> R {
-    let Some(fresh) = fresh() else {
+    let Ok(fresh) = FRESH.get() else {
         return R::default();
     };
     fresh.lock.lock();

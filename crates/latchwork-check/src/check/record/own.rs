@@ -232,10 +232,8 @@ impl Own {
         };
         // SAFETY: zeroed memory, which is a valid `Own`, or memory that this thread has initialised.
         let own: &'static Self = unsafe { own.as_ref() };
-        // A child of a fork has no board yet. (Its ID may be that of its parent, in another PID namespace.)
-        let is_of_this_process =
-            own.process.get() == thread::process_id() && own.board.get() == board::made();
-        if own.place.get().is_some() && is_of_this_process {
+        // A child of a fork has no board yet, or one of its own.
+        if own.place.get().is_some() && own.board.get() == board::made() {
             // The thread record was wiped by something other than a fork of this library.
             // SAFETY: the thread's data, which stays mapped until `end` has set 0.
             unsafe { me.set_checked(ptr::from_ref(own).addr()) };

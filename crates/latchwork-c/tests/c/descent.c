@@ -1,0 +1,96 @@
+/*
+ * The first process of a PID namespace forks the first one of another. The child has its parent's ID and a copy of its
+ * memory; its parent's coprocs and tasks are not its own.
+ */
+#include "classic.h"
+
+#include "coprocs.h"
+
+#include <errno.h>
+#include <sched.h>
+
+static volatile int *has_begun;
+static rtems_id unstarted;
+
+static int stay(void *argument)
+{
+	*(volatile int *)argument = 1;
+	for (;;)
+		pause();
+	return 0;
+}
+
+static rtems_task never(rtems_task_argument argument)
+{
+	(void)argument;
+	abort();
+}
+
+/* The status of a function in the first process of a new namespace; 77 if there may be none. */
+static int in_namespace(void (*body)(pid_t), pid_t argument)
+{
+	int status;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWPID | CLONE_NEWUSER) != 0)
+			_exit(77);
+		child = fork();
+		if (child == 0) {
+			CHECK_IS(getpid(), 1);
+			body(argument);
+			_exit(0);
+		}
+		CHECK_IS(waitpid(child, &status, 0), child);
+		_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void inner(pid_t coproc)
+{
+	CHECK(coproc_exit() == -1 && errno == EPERM);
+	CHECK(coproc_join(coproc, NULL) == -1 && errno == ECHILD);
+	CHECK_IS(rtems_task_start(unstarted, never, 0), RTEMS_INCORRECT_STATE);
+	CHECK_IS(rtems_task_delete(unstarted), RTEMS_NOT_IMPLEMENTED);
+}
+
+static void outer(pid_t unused)
+{
+	pid_t coproc;
+	int status;
+	(void)unused;
+	CHECK_IS(coproc_init(1 << 20), 0);
+	coproc = coproc_create("stays", NULL, 0, stay, (void *)has_begun);
+	CHECK(coproc > 0);
+	AWAIT(*has_begun);
+	CHECK_IS(rtems_task_create(rtems_build_name('I', 'D', 'L', 'E'), 40, 0, RTEMS_DEFAULT_MODES,
+				   RTEMS_DEFAULT_ATTRIBUTES, &unstarted),
+		 RTEMS_SUCCESSFUL);
+
+	status = in_namespace(inner, coproc);
+	CHECK(status == 0 || status == 77);
+
+	/* Neither has ended, nor been started. */
+	CHECK_IS(kill(coproc, 0), 0);
+	CHECK_IS(rtems_task_delete(unstarted), RTEMS_SUCCESSFUL);
+	CHECK_IS(coproc_exit(), 0);
+	_exit(status);
+}
+
+int main(void)
+{
+	int status;
+	alarm(WATCHDOG);
+	has_begun = (volatile int *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(has_begun != MAP_FAILED);
+	status = in_namespace(outer, 0);
+	if (status == 77)
+		fprintf(stderr, "skipped: PID namespaces cannot be made here\n");
+	else
+		CHECK_IS(status, 0);
+	puts("apart");
+	return 0;
+}

@@ -1,0 +1,102 @@
+//! The first process of a namespace forks the first one of another. The child has its parent's ID, and a copy of all that its
+//! parent had in memory, but is another process.
+
+use latchwork::coproc::{
+    Attributes, Coprocs, JoinError, KillError, Outcome, Signal, SpawnError, wait_any,
+};
+use latchwork::queue::{Queue, QueueOptions};
+use latchwork::region::{Region, RegionOptions};
+use latchwork_testkit::{Namespace, Trial};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Runs `parent` as the first process of a namespace. It runs `child`s by the function that it gets.
+fn descend(name: &'static str, parent: impl FnOnce(&dyn Fn(&mut dyn FnMut()))) {
+    if super::skips(name) {
+        return;
+    }
+    let _trial = Trial::begin(name);
+    let outer = Namespace::start(true, || {
+        assert_eq!(std::process::id(), 1);
+        parent(&|child| {
+            let inner = Namespace::start(true, || {
+                assert_eq!(std::process::id(), 1);
+                child();
+            });
+            inner.succeed();
+        });
+    });
+    outer.succeed();
+}
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(8 << 20)
+        .create_anonymous()
+        .unwrap()
+}
+
+fn waits(region: &Region, (): ()) -> i32 {
+    let go = Queue::open(region, "go").unwrap();
+    let mut byte = [0];
+    go.receive(&mut byte).unwrap();
+    byte[0].into()
+}
+
+#[test]
+fn coprocs_belong_to_the_process_that_started_them() {
+    descend(
+        "coprocs_belong_to_the_process_that_started_them",
+        |in_child| {
+            let region = region();
+            let go = Queue::create(&region, "go", &QueueOptions::new(1, 1)).unwrap();
+            // SAFETY: the coprocs use the region, and no copied object.
+            let coprocs = unsafe { Coprocs::new(&region) }.unwrap();
+            let attributes = Attributes::new();
+            let coproc = coprocs.spawn_value(waits, (), &attributes).unwrap();
+            let mut copies = Some((coprocs, coproc));
+            in_child(&mut || {
+                let (coprocs, coproc) = copies.take().unwrap();
+                let spawned = coprocs.spawn_value(waits, (), &attributes);
+                assert!(matches!(spawned, Err(SpawnError::OtherProcess)));
+                assert!(!coproc.is_alive());
+                assert_eq!(wait_any(&[&coproc], None).unwrap(), 0);
+                assert_eq!(coproc.kill(Signal::KILL), Err(KillError::OtherProcess));
+                assert!(matches!(coproc.join(), Err(JoinError::OtherProcess)));
+                // Neither ends here.
+                drop(coprocs);
+                latchwork::coproc::reap_ended();
+            });
+            let (coprocs, coproc) = copies.take().unwrap();
+            go.send(&[7]).unwrap();
+            assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(7));
+            let more = coprocs.spawn_value(waits, (), &attributes).unwrap();
+            go.send(&[8]).unwrap();
+            assert_eq!(more.join().unwrap().outcome, Outcome::Returned(8));
+        },
+    );
+}
+
+fn is_readable(descriptor: BorrowedFd<'_>, timeout: i32) -> bool {
+    use std::os::fd::AsRawFd as _;
+    let mut poll = libc::pollfd {
+        fd: descriptor.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&raw mut poll, 1, timeout) == 1 }
+}
+
+#[test]
+fn a_watch_belongs_to_the_process_that_made_it() {
+    descend("a_watch_belongs_to_the_process_that_made_it", |in_child| {
+        let region = region();
+        let queue = Queue::create(&region, "queue", &QueueOptions::new(1, 1)).unwrap();
+        let mut watch = Some(queue.watch().unwrap());
+        // The thread that it would wait for is the parent's.
+        in_child(&mut || drop(watch.take()));
+        let watch = watch.unwrap();
+        queue.send(&[1]).unwrap();
+        assert!(is_readable(watch.as_fd(), -1));
+    });
+}
