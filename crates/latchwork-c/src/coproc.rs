@@ -189,6 +189,7 @@ fn of_start(error: &StartError) -> c_int {
     match error {
         StartError::Unproven { .. } => EAGAIN,
         StartError::Holding => EBUSY,
+        StartError::OtherProcess => EPERM,
         _ => ENOMEM,
     }
 }
@@ -280,6 +281,10 @@ extern "C" fn coproc_descriptor(place: size_t) -> c_int {
 
 fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<pid_t, c_int> {
     let state = state().ok_or(EINVAL)?;
+    // Before the lock, which another thread of the parent may have held at the fork.
+    if !state.is_own() {
+        return Err(EPERM);
+    }
     let (runtime, generation) = {
         let mut server = state.server.lock();
         let runtime = match &*server {

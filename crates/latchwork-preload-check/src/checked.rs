@@ -61,9 +61,10 @@ pub(crate) fn begin_process() {
     begin_thread();
 }
 
-/// Checks this process from now on, whose only thread calls this.
+/// Checks this process from now on, whose only thread calls this; without memory, it is not checked.
 pub(crate) fn begin() {
-    STARTED.store(true, Ordering::Relaxed);
-    FIRST.store(mark(), Ordering::Relaxed);
+    let mark = mark();
+    STARTED.store(mark != 0, Ordering::Relaxed);
+    FIRST.store(mark, Ordering::Relaxed);
     begin_process();
 }

@@ -16,8 +16,8 @@
 //! *Destroying.* A woken waiter touches the condition variable once more, before it acquires the mutex.
 //! `pthread_cond_destroy` waits for that, as glibc's does; waiters that are still asleep are woken.
 //!
-//! *Fork.* The child has none of its parent's waiters, and their number is meaningless there: it is stored beside the
-//! ID of the process that has counted them.
+//! *Fork.* The child has none of its parent's waiters, and their number is meaningless there: it is stored beside a
+//! number of the process that has counted them.
 //!
 //! *Process-shared* condition variables stay glibc's. If one is used with a replaced mutex, which belongs to the
 //! threads of one process, a wait ends by itself after some milliseconds, as if notified: glibc's wait is made with a

@@ -8,6 +8,7 @@
 use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
+use latchwork::foreign::ProcessMark;
 
 /// The distance from the thread pointer to the ID; 0 if unknown.
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
@@ -71,10 +72,10 @@ pub(crate) fn id() -> u32 {
     id
 }
 
-/// The process's ID, in a page that reads 0 again in the child of a fork; null if there is no such page.
+/// A number of this process, in a page that reads 0 again in the child of a fork; null if there is no such page.
 static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Maps the page for the process's ID.
+/// Maps the page for the process's number.
 pub(crate) fn prepare_process() {
     const PAGE: usize = 4096;
     // SAFETY: new memory, which no other code knows.
@@ -93,7 +94,9 @@ pub(crate) fn prepare_process() {
     }
 }
 
-/// The calling process's ID.
+/// A number of the calling process, which is not 0: its ID, and above it the low bits of its mark. A process that it was
+/// forked from has another one, even if it has the same ID, in another PID namespace. So has a sibling, with which a program
+/// may share a private object against the rules.
 #[inline(always)]
 pub(crate) fn process() -> u32 {
     // Acquire: pairs with the Release in `prepare_process`.
@@ -109,8 +112,12 @@ pub(crate) fn process() -> u32 {
 #[cold]
 #[inline(never)]
 fn ask_process(keep: Option<&AtomicU32>) -> u32 {
+    /// An ID is smaller.
+    const ID_BITS: u32 = 22;
     // SAFETY: `getpid` takes no arguments and cannot fail.
-    let process = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
+    let id = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
+    let mark = ProcessMark::own().map_or(0, ProcessMark::number);
+    let process = id ^ (mark as u32) << ID_BITS;
     if let Some(keep) = keep {
         keep.store(process, Ordering::Relaxed);
     }

@@ -82,6 +82,11 @@ fn messages_go_to_no_file_of_the_program() {
 }
 
 #[test]
+fn a_child_with_its_parents_process_id_has_none_of_its_waiters() {
+    goes_well("descended");
+}
+
+#[test]
 fn a_program_has_as_many_keys_as_without() {
     goes_well("keys");
 }

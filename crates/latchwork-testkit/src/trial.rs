@@ -35,8 +35,9 @@ impl Owner {
     /// The calling thread. None for a process's main thread, which does not end before the process, and without `/proc`.
     fn current() -> Option<Self> {
         let id = std::thread::current().id();
+        // `PID/task/TID`
         let own = std::fs::read_link("/proc/thread-self").ok()?;
-        let is_main = own.file_name()?.to_str()?.parse() == Ok(std::process::id());
+        let is_main = own.iter().next() == own.file_name();
         let file = File::open("/proc/thread-self/comm").ok()?;
         (!is_main).then_some(Self { id, file })
     }

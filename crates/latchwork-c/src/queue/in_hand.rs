@@ -47,9 +47,16 @@ impl InHand {
 struct Flight {
     /// The task that has it in hand; 0: it has ended.
     task: u32,
+    /// The low half of the mark of its process: a child of a fork may have the same thread ID.
+    made_by: u32,
     /// By which handle: C cannot give it up meanwhile.
     handle: NonNull<Handle>,
     what: MaybeUninit<InHand>,
+}
+
+/// A number of this process. (It has a queue, and so memory for its mark.)
+fn mark() -> u32 {
+    foreign::ProcessMark::own().map_or(0, |mark| mark.number() as u32)
 }
 
 impl Flight {
@@ -58,6 +65,7 @@ impl Flight {
         handle.in_hand.fetch_add(1, Ordering::Relaxed);
         Self {
             task: foreign::task_id(),
+            made_by: mark(),
             handle: NonNull::from(handle),
             what: MaybeUninit::new(what),
         }
@@ -72,7 +80,7 @@ impl Flight {
         if self.task == 0 {
             return Err(Invalid("the message has ended").into());
         }
-        if self.task != foreign::task_id() {
+        if self.task != foreign::task_id() || self.made_by != mark() {
             let text = "another task has the message in hand";
             return Err(Number(failed(EPERM, text)));
         }

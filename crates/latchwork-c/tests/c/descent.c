@@ -1,8 +1,9 @@
 /*
  * The first process of a PID namespace forks the first one of another. The child has its parent's ID and a copy of its
- * memory; its parent's coprocs and tasks are not its own.
+ * memory; its parent's coprocs, tasks and messages in hand are not its own.
  */
 #include "classic.h"
+#include "latchwork/queue.h"
 
 #include "coprocs.h"
 
@@ -11,6 +12,7 @@
 
 static volatile int *has_begun;
 static rtems_id unstarted;
+static lw_message_t message;
 
 static int stay(void *argument)
 {
@@ -53,12 +55,16 @@ static void inner(pid_t coproc)
 {
 	CHECK(coproc_exit() == -1 && errno == EPERM);
 	CHECK(coproc_join(coproc, NULL) == -1 && errno == ECHILD);
+	CHECK(coproc_create("another", NULL, 0, stay, (void *)has_begun) == -1 && errno == EPERM);
+	CHECK_IS(lw_message_done(&message), EPERM);
+	CHECK_IS(lw_message_cancel(&message), EPERM);
 	CHECK_IS(rtems_task_start(unstarted, never, 0), RTEMS_INCORRECT_STATE);
 	CHECK_IS(rtems_task_delete(unstarted), RTEMS_NOT_IMPLEMENTED);
 }
 
 static void outer(pid_t unused)
 {
+	lw_queue_t *queue;
 	pid_t coproc;
 	int status;
 	(void)unused;
@@ -70,10 +76,16 @@ static void outer(pid_t unused)
 				   RTEMS_DEFAULT_ATTRIBUTES, &unstarted),
 		 RTEMS_SUCCESSFUL);
 
+	CHECK_IS(lw_queue_create(&queue, NULL, NULL, 1, 1, LW_QUEUE_FIFO), 0);
+	CHECK_IS(lw_queue_send(queue, "m", 1, 0), 0);
+	CHECK_IS(lw_queue_hold(queue, &message, NULL), 0);
+
 	status = in_namespace(inner, coproc);
 	CHECK(status == 0 || status == 77);
 
-	/* Neither has ended, nor been started. */
+	/* None of them has ended, or been started. */
+	CHECK_IS(lw_message_done(&message), 0);
+	CHECK_IS(lw_queue_close(queue), 0);
 	CHECK_IS(kill(coproc, 0), 0);
 	CHECK_IS(rtems_task_delete(unstarted), RTEMS_SUCCESSFUL);
 	CHECK_IS(coproc_exit(), 0);

@@ -66,7 +66,7 @@ pub(super) fn has_no_poster(semaphore: usize) -> Option<()> {
     if !is_anonymous || threads(format_args!("/proc/thread-self/status")) != Ok(1) {
         return None;
     }
-    let me = crate::thread::process();
+    let me = std::process::id();
     each_of_all(|process| match maps(process, memory) {
         Ok(maps) => Some(process == me || !maps),
         Err(libc::EACCES | libc::EPERM) => is_older_than_the_program(process),

@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -275,10 +276,69 @@ static void refused(void) {
 /* Condition variables of both worlds. */
 static void notified(void) { CHECK(notify_each_way(PTHREAD_PROCESS_PRIVATE) == 0 && notify_each_way(PTHREAD_PROCESS_SHARED) == 0); }
 
+static pthread_cond_t awaited = PTHREAD_COND_INITIALIZER;
+static int waits;
+
+static void *await(void *unused) {
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    for (waits = 1; waits;) CHECK(pthread_cond_wait(&awaited, &mutex) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return unused;
+}
+
+static void until_it_waits(void) {
+    for (int seen = 0; !seen;) {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        seen = waits;
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+}
+
+/* The first process of a PID namespace; 77 if there may be none. */
+static int in_namespace(void (*body)(void)) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWPID | CLONE_NEWUSER) != 0) _exit(77);
+        child = fork();
+        if (child == 0) {
+            CHECK(getpid() == 1);
+            body();
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* The waiter is the parent's, which has the same ID. */
+static void without_waiters(void) { CHECK(pthread_cond_destroy(&awaited) == 0); }
+
+static void with_a_waiter(void) {
+    pthread_t waiter;
+    CHECK(pthread_create(&waiter, NULL, await, NULL) == 0);
+    until_it_waits();
+    int status = in_namespace(without_waiters);
+    CHECK(status == 0 || status == 77);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    waits = 0;
+    CHECK(pthread_cond_signal(&awaited) == 0 && pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_join(waiter, NULL) == 0);
+}
+
+/* The first process of a namespace forks the first one of another. (glibc's own condition variable waits for ever.) */
+static void descended(void) {
+    if (strcmp(getenv("LATCHWORK_MUTEX"), "glibc") == 0) return;
+    int status = in_namespace(with_a_waiter);
+    CHECK(status == 0 || status == 77);
+}
+
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"notified", notified},
-        {"lock_each", lock_each}, {"counted", counted}, {"passed", passed}, {"keys", keys},
+        {"lock_each", lock_each}, {"counted", counted}, {"passed", passed}, {"keys", keys}, {"descended", descended},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

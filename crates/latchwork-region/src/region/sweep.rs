@@ -258,7 +258,7 @@ impl Inner {
     /// mounted, or a filter of system calls forbids to open files).
     fn can_ask_about(&self, slot: &Slot) -> bool {
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        is_here && proc_file::is_of_own_namespace() == Some(true)
+        is_here && proc_file::shows_own_ids()
     }
 
     /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. A task about

@@ -42,11 +42,7 @@ impl Threads {
     #[must_use]
     pub fn visible() -> Self {
         let own = memory::pid_namespace().unwrap_or(0);
-        let direct = if proc_file::is_of_own_namespace() == Some(true) {
-            own
-        } else {
-            0
-        };
+        let direct = if proc_file::shows_own_ids() { own } else { 0 };
         let others = OnceCell::new();
         Self { direct, others }
     }

@@ -31,7 +31,7 @@ fn parse(stat: &[u8]) -> Option<Stat> {
 /// Whether a thread of this process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
 /// Allocates nothing.
 pub fn is_ending(thread: u32) -> bool {
-    is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
+    shows_own_ids() && is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
 }
 
 /// As [`is_ending`], for a thread of another process.
@@ -60,11 +60,11 @@ fn parse_ending(stat: &[u8]) -> Option<bool> {
 }
 
 /// Whether the numbers in `/proc` are those of this process's PID namespace. They are its parent's in a namespace for which
-/// nobody has mounted another `/proc`. `None`: this process cannot read it.
-pub fn is_of_own_namespace() -> Option<bool> {
+/// nobody has mounted another `/proc`. False, too, if this process cannot read it.
+pub fn shows_own_ids() -> bool {
     let mut room = [0; 4096];
     let status = read_beginning(format_args!("/proc/self/status"), &mut room);
-    status.and_then(parse_is_own)
+    status.and_then(parse_is_own) == Some(true)
 }
 
 /// The line has an ID for each namespace, from that of `/proc` down to the process's.
@@ -137,7 +137,7 @@ mod tests {
         let outer = b"Name:\tcat\nPid:\t4711\nNSpid:\t4711\t7\n";
         assert_eq!(parse_is_own(outer), Some(false));
         assert_eq!(parse_is_own(b"Name:\tcat\n"), None);
-        assert_eq!(is_of_own_namespace(), Some(true));
+        assert!(shows_own_ids());
     }
 
     #[test]

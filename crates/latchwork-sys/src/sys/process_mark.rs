@@ -4,18 +4,18 @@
 //! first of another namespace has its parent's ID, and all that its parent had in memory.
 //!
 //! So each process counts on from where its parent was. The counter is inherited, and what a process has drawn from it is not:
-//! it lies in memory that is wiped on fork. Hence no process draws a number that one of its ancestors has. (Siblings may
-//! draw equal ones. Values that they share lie in shared memory, and a mark must not.)
+//! it lies in memory that is wiped on fork. Hence no process draws a number that was drawn before it was forked, and no other
+//! can be in the memory that it has copied. (Relatives may draw equal numbers later. What they share lies in shared memory,
+//! where no mark may be.)
 #![allow(unsafe_code)]
 
 use super::wiped::Wiped;
 use crate::atomic::{AtomicU64, Ordering};
-use core::num::NonZeroU64;
 use rustix::io::Result;
 
 /// Which process has made a value in memory that the children of forks copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessMark(NonZeroU64);
+pub struct ProcessMark(u64);
 
 /// The last number that this process, or one that it was forked from, has drawn.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -29,14 +29,14 @@ impl ProcessMark {
     pub fn own() -> Result<Self> {
         let own = OWN.get()?;
         // Relaxed: a number that every thread of the process finds, and nothing is published with it.
-        let known = NonZeroU64::new(own.load(Ordering::Relaxed));
-        Ok(Self(known.unwrap_or_else(|| draw(own))))
+        let known = own.load(Ordering::Relaxed);
+        Ok(Self(if known == 0 { draw(own) } else { known }))
     }
 
     /// The mark as a number, which is not 0.
     #[must_use]
     pub fn number(self) -> u64 {
-        self.0.get()
+        self.0
     }
 
     /// Whether the calling process has made the mark.
@@ -48,14 +48,13 @@ impl ProcessMark {
 }
 
 #[cold]
-fn draw(own: &AtomicU64) -> NonZeroU64 {
+fn draw(own: &AtomicU64) -> u64 {
     // Counted before it is used: a child that another thread forks in between counts on from here.
     let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    let drawn = match own.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
+    match own.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => next,
         Err(other) => other,
-    };
-    NonZeroU64::new(drawn).unwrap_or(NonZeroU64::MAX)
+    }
 }
 
 #[cfg(test)]

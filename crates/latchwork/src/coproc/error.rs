@@ -27,6 +27,9 @@ pub enum StartError {
     /// The calling thread holds robust locks, or messages in flight: the copy would hold them, too.
     #[error("the calling thread holds locks or messages, which the copy would hold as well")]
     Holding,
+    /// The runtime belongs to another process, from which this one was forked.
+    #[error("the runtime belongs to another process")]
+    OtherProcess,
     /// The server process ended before it was ready.
     #[error("the server process ended while it started")]
     Died,
@@ -89,7 +92,7 @@ pub enum JoinError {
     /// It was started detached.
     #[error("it is detached")]
     Detached,
-    /// Another process has spawned it: the calling one is a child of that process.
+    /// Another process has spawned it, from which this one was forked.
     #[error("another process has spawned it")]
     OtherProcess,
     /// It died, and its status is lost. Either a `waitpid` with `__WALL` elsewhere in this process reaped it, or, after it

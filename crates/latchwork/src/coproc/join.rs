@@ -86,7 +86,7 @@ pub enum KillError {
     /// The process has ended.
     #[error("the process has ended")]
     Ended,
-    /// Another process has spawned it: the calling one is a child of that process.
+    /// Another process has spawned it, from which this one was forked.
     #[error("another process has spawned it")]
     OtherProcess,
     /// The kernel refused.
@@ -220,6 +220,9 @@ impl Coproc {
     /// # Errors
     /// [`KillError`].
     pub fn kill(&self, signal: Signal) -> Result<(), KillError> {
+        if !self.made_by.is_own() {
+            return Err(KillError::OtherProcess);
+        }
         // A coproc from the pool discards the signals that arrived before its work, so this waits until the work has
         // started.
         while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
@@ -229,7 +232,6 @@ impl Coproc {
         }
         let descriptor = self.descriptor().map_err(|error| match error {
             JoinError::System { error, .. } => KillError::System(error),
-            JoinError::OtherProcess => KillError::OtherProcess,
             _ => KillError::Ended,
         })?;
         process::send_signal(&*descriptor, signal).map_err(|error| match error {
@@ -460,8 +462,12 @@ impl fmt::Debug for Coproc {
 /// program counts as ended: its join may take long.)
 ///
 /// # Errors
-/// [`JoinError::TimedOut`] once `deadline` has passed, or at once if `coprocs` is empty and there is no deadline.
+/// [`JoinError::TimedOut`] once `deadline` has passed, or at once if `coprocs` is empty and there is no deadline;
+/// [`JoinError::OtherProcess`] if another process has spawned one of them.
 pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize, JoinError> {
+    if !coprocs.iter().all(|coproc| coproc.made_by.is_own()) {
+        return Err(JoinError::OtherProcess);
+    }
     let Some(first) = coprocs.first() else {
         if let Some(deadline) = deadline {
             std::thread::sleep(deadline.remaining());

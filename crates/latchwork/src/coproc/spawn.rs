@@ -44,7 +44,7 @@ const FILL_CHECK: Duration = Duration::from_millis(1);
 ///
 /// Clones refer to the same runtime. When the last one is dropped, the server process and the ready coprocs end;
 /// coprocs that run go on, and their handles stay valid. A coproc may make a runtime of its own. In the child of a fork
-/// the parent's runtime fails with [`SpawnError::OtherProcess`], and the child makes its own.
+/// the parent's runtime fails with [`SpawnError::OtherProcess`] or [`StartError::OtherProcess`], and the child makes its own.
 #[derive(Clone)]
 pub struct Coprocs {
     runtime: Arc<Runtime>,
@@ -131,8 +131,11 @@ impl Coprocs {
     /// task table or the system's limits did not suffice.
     ///
     /// # Errors
-    /// See [`StartError`]; only if the server process has died.
+    /// [`StartError::OtherProcess`]; others only if the server process has died.
     pub fn fill(&self, deadline: Deadline) -> Result<usize, StartError> {
+        if !self.runtime.made_by.is_own() {
+            return Err(StartError::OtherProcess);
+        }
         let mut asked = None;
         loop {
             let zygote = self.runtime.zygote()?;

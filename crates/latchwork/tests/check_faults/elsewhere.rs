@@ -4,7 +4,7 @@
 use crate::at;
 use crate::kinds::plain;
 use crate::run::{Row, fault, harmless, name_thread};
-use latchwork::check::{Checked, Rule};
+use latchwork::check::{self, Checked, Finding, PlaceText, Rule};
 use latchwork::mutex::{Protocol, WaitWake};
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::sharing::Shared;
@@ -161,6 +161,44 @@ fn forks_a_first_process() {
     outer.succeed();
 }
 
+static REPORTS: AtomicU32 = AtomicU32::new(0);
+
+/// `/proc` has other IDs than this process knows, so it is not asked what the owner does, nor where another process's code is.
+fn says_only_what_it_can_know(finding: &Finding) {
+    let names = finding.tasks.iter().map(|task| task.name.to_string());
+    assert_eq!(names.collect::<Vec<_>>(), ["releases", "owner"]);
+    assert!(finding.tasks.iter().all(|task| task.does.is_empty()));
+    let is_named = |place: &PlaceText| place.contains("check_faults");
+    assert!(finding.stack.iter().any(is_named), "{:?}", finding.stack);
+    REPORTS.fetch_add(1, SeqCst);
+}
+
+fn reports_where_proc_shows_other_ids() {
+    let body = || {
+        name_thread("releases");
+        check::set_reporter(Some(says_only_what_it_can_know));
+        let lock = plain("lock");
+        let step = AtomicU32::new(0);
+        scope(|scope| {
+            let owner = scope.spawn(|| {
+                name_thread("owner");
+                let _ = lock.acquire();
+                step.store(1, SeqCst);
+                Turn(&step).wait(2);
+                // SAFETY: taken.
+                unsafe { lock.release() };
+            });
+            Turn(&step).wait(1);
+            // SAFETY: a breach of a rule, which the checker is to refuse.
+            unsafe { lock.release() };
+            step.store(2, SeqCst);
+            owner.join().unwrap();
+        });
+        assert_eq!(REPORTS.load(SeqCst), 1);
+    };
+    Namespace::start(false, body).succeed();
+}
+
 pub fn rows() -> Vec<Row> {
     if let Err(error) = Namespace::may_be_made() {
         println!("SKIPPED: faults in several PID namespaces: these cannot be made here: {error}");
@@ -245,6 +283,10 @@ pub fn rows() -> Vec<Row> {
         harmless(
             "a first process that the first of another PID namespace forks",
             forks_a_first_process,
+        ),
+        harmless(
+            "a report where /proc shows the IDs of another PID namespace",
+            reports_where_proc_shows_other_ids,
         ),
     ]
 }

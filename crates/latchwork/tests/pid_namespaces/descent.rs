@@ -2,10 +2,11 @@
 //! parent had in memory, but is another process.
 
 use latchwork::coproc::{
-    Attributes, Coprocs, JoinError, KillError, Outcome, Signal, SpawnError, wait_any,
+    Attributes, Coprocs, JoinError, KillError, Outcome, Signal, SpawnError, StartError, wait_any,
 };
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
+use latchwork::time::Deadline;
 use latchwork_testkit::{Namespace, Trial};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -59,7 +60,10 @@ fn coprocs_belong_to_the_process_that_started_them() {
                 let spawned = coprocs.spawn_value(waits, (), &attributes);
                 assert!(matches!(spawned, Err(SpawnError::OtherProcess)));
                 assert!(!coproc.is_alive());
-                assert_eq!(wait_any(&[&coproc], None).unwrap(), 0);
+                let any = wait_any(&[&coproc], None);
+                assert!(matches!(any, Err(JoinError::OtherProcess)));
+                let filled = coprocs.fill(Deadline::from_nanoseconds(0));
+                assert!(matches!(filled, Err(StartError::OtherProcess)));
                 assert_eq!(coproc.kill(Signal::KILL), Err(KillError::OtherProcess));
                 assert!(matches!(coproc.join(), Err(JoinError::OtherProcess)));
                 // Neither ends here.

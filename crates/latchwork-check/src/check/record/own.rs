@@ -19,6 +19,7 @@ use crate::hook::record::{DEEPER, READS, pack, unpack};
 use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;
 use crate::sys::each_thread::each_thread;
+use crate::sys::process_mark::ProcessMark;
 use crate::sys::{board as sys, clock, scheduling, thread};
 use crate::task::Me;
 use core::cell::Cell;
@@ -50,6 +51,8 @@ pub(crate) struct Own {
     /// The thread's number, which no other thread of this process has or gets, nor had one of its parent.
     pub(crate) task: Cell<u32>,
     process: Cell<u32>,
+    /// The number of that process's mark.
+    made_by: Cell<u64>,
     /// How many of the used entries of `held` are empty: if none is, a release need not search for them.
     gaps: Cell<u32>,
     busy: Cell<bool>,
@@ -232,8 +235,8 @@ impl Own {
         };
         // SAFETY: zeroed memory, which is a valid `Own`, or memory that this thread has initialised.
         let own: &'static Self = unsafe { own.as_ref() };
-        // A child of a fork has no board yet, or one of its own.
-        if own.place.get().is_some() && own.board.get() == board::made() {
+        let made_by = ProcessMark::own().map_or(0, ProcessMark::number);
+        if own.place.get().is_some() && own.made_by.get() == made_by {
             // The thread record was wiped by something other than a fork of this library.
             // SAFETY: the thread's data, which stays mapped until `end` has set 0.
             unsafe { me.set_checked(ptr::from_ref(own).addr()) };
@@ -248,6 +251,7 @@ impl Own {
             return None;
         };
         own.process.set(thread::process_id());
+        own.made_by.set(made_by);
         own.thread.set(me.tid());
         own.task.set(TASKS.fetch_add(1, Ordering::Relaxed) + 1);
         own.index.set(index as u32);

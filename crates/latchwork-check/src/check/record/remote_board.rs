@@ -11,7 +11,7 @@ use crate::check::record::layout::{
     TEXTS_AT, Text as Entered, VERSION, lock_slot, text_slot,
 };
 use crate::hook::RecordedSite;
-use crate::sys::{inspect, memory};
+use crate::sys::{inspect, memory, proc_file};
 use core::mem::MaybeUninit;
 use rustix::fd::OwnedFd;
 
@@ -41,6 +41,9 @@ pub(crate) fn lock(process: u32, address: u64) -> Option<(u64, RecordedSite)> {
 
 /// The board of a process.
 pub(crate) fn open(process: u32) -> Option<OwnedFd> {
+    if !proc_file::shows_own_ids() {
+        return None;
+    }
     let named = format!("/memfd:{BOARD}");
     let descriptors = inspect::descriptors(process).ok()?;
     let mut boards = descriptors

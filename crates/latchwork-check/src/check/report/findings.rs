@@ -433,10 +433,10 @@ fn waiting(own: &Own, wait: &Wait, nanoseconds: u64) -> TaskText {
 /// A blocking task, in a report.
 fn task_text(blocker: &Blocker) -> TaskText {
     let (process, thread) = (blocker.process, blocker.thread);
-    let name = match process.visible() {
-        Some(_) => words::thread_name(process, thread),
-        None => words::clean(&blocker.name),
-    };
+    let mut name = words::thread_name(process, thread);
+    if name.is_empty() {
+        name = words::clean(&blocker.name);
+    }
     let is_below = blocker.is_below();
     TaskText {
         priority: if is_below { blocker.theirs.kernel } else { 0 },

@@ -13,7 +13,7 @@ use crate::check::record::rule::Rule;
 use crate::check::record::sites::hash;
 use crate::check::report::finding::{Finding, LockText, PlaceText, Released, TaskText, Use};
 use crate::hook::{Held, Lock, Mode, RecordedSite};
-use crate::sys::{clock, introspect, thread};
+use crate::sys::{clock, introspect, proc_file, thread};
 use core::fmt::Write;
 
 /// A place in a program, as text.
@@ -175,9 +175,14 @@ pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
     }
 }
 
+/// The ID of a process, if `/proc` shows it by that.
+fn in_proc(process: ProcessId) -> Option<u32> {
+    process.visible().filter(|_| proc_file::shows_own_ids())
+}
+
 /// What a task is doing at this moment; nothing if that cannot be known.
 pub(crate) fn doing(process: ProcessId, thread: u32) -> Text<48> {
-    let Some(process) = process.visible() else {
+    let Some(process) = in_proc(process) else {
         return Text::EMPTY;
     };
     let does = match introspect::thread_state(process, thread) {
@@ -192,7 +197,7 @@ pub(crate) fn doing(process: ProcessId, thread: u32) -> Text<48> {
 
 /// The name of a thread, also of another process.
 pub(crate) fn thread_name(process: ProcessId, thread: u32) -> Text<16> {
-    let Some(process) = process.visible() else {
+    let Some(process) = in_proc(process) else {
         return Text::EMPTY;
     };
     let mut buffer = [0; 16];

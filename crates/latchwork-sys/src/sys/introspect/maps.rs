@@ -2,12 +2,14 @@
 
 use super::path::{Path, each_line};
 use super::symbol::{self, SymbolAddress};
+use crate::sys::proc_file::shows_own_ids;
+use crate::sys::thread;
 use core::fmt::{self, Write};
 
 /// Writes `module+offset` of a return address or instruction, where the offset is one in the file, or the bare
-/// address if it is in no file. Adds the name of the function in parentheses, if the file has it.
+/// address if it is in no file, or `/proc` shows other IDs than this process knows. Adds the name of the function in parentheses, if the file has it.
 pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
-    let found = mapping_at(format_args!("/proc/{process}/maps"), address, |mapping| {
+    let write = |mapping: Mapping<'_>| {
         let file = mapping.file?;
         let name = file.rsplit('/').next().unwrap_or(file);
         let offset = address - mapping.start + mapping.offset;
@@ -21,7 +23,14 @@ pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Resu
             let _ = write!(to, " ({})", function.text());
         }
         Some(())
-    });
+    };
+    let found = if process == thread::process_id() {
+        mapping_at(format_args!("/proc/self/maps"), address, write)
+    } else if shows_own_ids() {
+        mapping_at(format_args!("/proc/{process}/maps"), address, write)
+    } else {
+        None
+    };
     found.map_or_else(|| write!(to, "{address:#x}"), Ok)
 }
 

@@ -4,6 +4,7 @@
 use super::path::Path;
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::confine::may_open;
+use crate::sys::proc_file::shows_own_ids;
 use core::ffi::{c_int, c_void};
 use core::fmt;
 use rustix::io::retry_on_intr;
@@ -25,8 +26,11 @@ pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Opt
     Some(&buffer[..count])
 }
 
-/// The state of a thread, as ps shows it; `None` if the thread does not exist.
+/// The state of a thread, as ps shows it; `None` if the thread does not exist, or `/proc` shows other IDs.
 pub fn thread_state(process: u32, thread: u32) -> Option<char> {
+    if !shows_own_ids() {
+        return None;
+    }
     let mut buffer = [0; 128];
     let stat = read_beginning(
         format_args!("/proc/{process}/task/{thread}/stat"),
@@ -51,8 +55,11 @@ pub fn priority_of(thread: u32) -> Option<u8> {
     (result == 0).then_some(priority as u8)
 }
 
-/// The word on which a thread of this process sleeps, if it sleeps on one.
+/// The word on which a thread of this process sleeps, if it is known to sleep on one.
 pub fn sleeps_at(thread: u32) -> Option<usize> {
+    if !shows_own_ids() {
+        return None;
+    }
     let mut buffer = [0; 64];
     let call = read_beginning(
         format_args!("/proc/self/task/{thread}/syscall"),
