@@ -139,8 +139,8 @@ const char *coproc_failed_attribute(void);
  *
  * Afterwards coproc_create() and coproc_exit() fail with EINVAL, as before coproc_init(), which may be called again. A
  * coproc_create() that runs at the same time leaves no coproc behind, and fails with EINVAL. The shared memory stays,
- * and coproc_alloc() and coproc_free() still work. EPERM: the calling process is a fork of the one that called
- * coproc_init().
+ * and coproc_alloc() and coproc_free() still work. EPERM, also of coproc_init() and coproc_create(): the calling process is a
+ * fork of the one that called coproc_init().
  */
 int coproc_exit(void);
 

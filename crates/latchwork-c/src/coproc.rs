@@ -148,6 +148,9 @@ fn answer(result: Result<c_int, c_int>) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
     let _undisturbed = Undisturbed::begin();
+    if state().is_some_and(|state| !state.is_own()) {
+        return fail(EPERM);
+    }
     // Relaxed, here and below: a second caller reads nothing that the first one has written.
     if BEGUN.swap(true, Ordering::Relaxed) {
         return fail(EBUSY);
@@ -166,7 +169,7 @@ fn init(bytes: u64) -> Result<(), c_int> {
         .and_then(|twice| twice.checked_add(TABLES))
         .and_then(|max| max.checked_next_multiple_of(1 << 20))
         .ok_or(ENOMEM)?;
-    if let Some(state) = state().filter(|state| state.is_own()) {
+    if let Some(state) = state() {
         // Pointers into the memory must stay valid, so it is not replaced.
         if max > state.region.max_bytes() {
             return Err(ENOMEM);

@@ -17,7 +17,7 @@ use latchwork::queue::{
     Discipline, Priority, Queue, QueueOptions, Rank, ReceiveError, SendError, Wait, Watch,
 };
 use latchwork::region::{self, Region, RegionOptions};
-use libc::{EBUSY, EMSGSIZE, iovec};
+use libc::{EBUSY, EMSGSIZE, EPERM, iovec};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
@@ -388,18 +388,28 @@ extern "C" fn lw_queue_fd(handle: Option<&Handle>, file: Option<&mut c_int>) -> 
             // Of two threads that come at the same time, one's watch ends again.
             let _ = handle.watch.set(handle.queue.watch()?);
         }
-        *file = given(handle.watch.get())?.as_raw_fd();
+        *file = watch_of(handle)?.as_raw_fd();
         Ok(())
     })
+}
+
+/// The watch of a handle, if it watches in this process.
+fn watch_of(handle: &Handle) -> Result<&Watch, Number> {
+    let watch = handle.watch.get();
+    let watch = watch.ok_or(Invalid("lw_queue_fd() has not been called"))?;
+    match watch.is_of_this_process() {
+        true => Ok(watch),
+        false => Err(Number(failed(
+            EPERM,
+            "the parent's thread watches the queue",
+        ))),
+    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_queue_clear(handle: Option<&Handle>) -> c_int {
     call_often(|| {
-        let watch = given(handle)?.watch.get();
-        watch
-            .ok_or(Invalid("lw_queue_fd() has not been called"))?
-            .clear();
+        watch_of(given(handle)?)?.clear();
         Ok(())
     })
 }

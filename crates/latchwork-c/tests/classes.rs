@@ -23,10 +23,6 @@ fn the_end_of_coprocs_is_that_of_all_of_them_and_a_new_beginning() {
 
 #[test]
 fn coprocs_and_tasks_are_not_those_of_a_child_with_the_same_process_id() {
-    if MUSL {
-        println!("skipped: descent.c: musl-gcc has no headers of the kernel");
-        return;
-    }
     let hows = [GCC, CLANG.statically(), GPP];
     check("descent.c", &hows, GNU, "apart");
 }

@@ -20,8 +20,8 @@ use crate::sharing::Sharing;
 use crate::spin::Spin;
 pub use crate::sys::cancellation::{Undisturbed, cancellable};
 pub use crate::sys::process_mark::ProcessMark;
-pub use crate::task::id as task_id;
 use crate::task::{self, Me};
+pub use crate::task::{id as task_id, stamp as task_stamp};
 use crate::time::Deadline;
 use core::convert::Infallible;
 use libc::{

@@ -11,8 +11,8 @@
 //! 3. Attachments are undone at thread exit, newest first, before the record ends. (An attachment whose task holds an
 //!    object is only forgotten: its slot passes to the keeper, or the kernel ends it, with the thread.)
 //! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no memory of the
-//!    allocator's: four system calls for the record, one for its ID, and a store that requests the call at the
-//!    thread's end (`sys/thread_end.rs`).
+//!    allocator's: four system calls for the record, one for its ID, two in each process for its mark, and a store that
+//!    requests the call at the thread's end (`sys/thread_end.rs`).
 //! 5. What a thread holds when it ends in good order, and may have lent to another thread, is handed on only when its
 //!    process dies: it passes to the keeper (`task/keeper.rs`).
 //!
@@ -30,7 +30,10 @@
 use self::record::{AHEAD, ANNOUNCED, ASKED_FOR, BEGUN, END, GIVEN, Record, is_own, record};
 use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
-use crate::sys::{cancellation::Undisturbed, namespaces, own_record, thread, thread_end};
+use crate::sys::{
+    cancellation::Undisturbed, namespaces, own_record, process_mark::ProcessMark, thread,
+    thread_end,
+};
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, Range};
@@ -56,6 +59,9 @@ pub use self::record::{CurrentOrNone, TaskError};
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
+
+/// Thread IDs are smaller than two to this power, on every kernel.
+const ID_BITS: u32 = 22;
 
 each_thread! {
     /// The robust list head, once found. It survives a fork, unlike the record: a raw clone leaves no other trace of
@@ -124,6 +130,12 @@ impl Me {
     #[inline]
     pub fn tid(self) -> u32 {
         self.0.tid()
+    }
+
+    /// See [`CurrentOrNone::stamp`].
+    #[inline]
+    pub fn stamp(self) -> u32 {
+        self.0.stamp()
     }
 
     /// The number of the thread's PID namespace, in which its ID is unique; 0 if `/proc` does not say. It costs a system call
@@ -238,6 +250,12 @@ pub fn id() -> u32 {
     Me::get().map_or_else(|_| thread::thread_id(), Me::tid)
 }
 
+/// The calling thread's [stamp](CurrentOrNone::stamp); 0 if it can have no record.
+#[cfg(feature = "foreign")]
+pub fn stamp() -> u32 {
+    Me::get().map_or(0, Me::stamp)
+}
+
 /// Makes the record of the calling thread, in the process that it is in now.
 #[cold]
 fn refresh() -> Result<Me, TaskError> {
@@ -261,6 +279,7 @@ fn refresh() -> Result<Me, TaskError> {
         }
     }
     ask_for_end();
+    let mark = ProcessMark::own().map_err(TaskError::Memory)?;
     let own = record.own_head.get();
     // SAFETY: only this thread touches its record, nothing else borrows the field, and it stays mapped as long as a lock
     // is on the list (see `end_record`). The known head was registered for this thread: it is libc's, and lives as long.
@@ -280,7 +299,9 @@ fn refresh() -> Result<Me, TaskError> {
     let front = unsafe { head.as_ref() }.front();
     record.anchor.set(front);
     record.end.set(front);
-    record.tid.set(thread::thread_id());
+    let tid = thread::thread_id();
+    record.stamp.set(tid ^ (mark.number() as u32) << ID_BITS);
+    record.tid.set(tid);
     Ceilings::drop_inherited_boost();
     // Last: a caller that reads a budget above 0 can rely on all other fields.
     record.budget.set(MAX_HELD);

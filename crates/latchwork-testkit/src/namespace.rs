@@ -109,9 +109,15 @@ impl Namespace {
     ///
     /// # Panics
     /// If it panicked or was killed.
-    pub fn succeed(mut self) {
-        let exit = self.maker.wait();
-        assert_eq!(exit, Exit::Code(0), "namespace of process {}", self.id());
+    pub fn succeed(self) {
+        let id = self.id();
+        assert!(self.has_succeeded(), "namespace of process {id}");
+    }
+
+    /// Waits for the end of the first process; whether it was regular.
+    #[must_use]
+    pub fn has_succeeded(mut self) -> bool {
+        self.maker.wait() == Exit::Code(0)
     }
 }
 

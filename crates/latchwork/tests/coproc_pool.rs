@@ -6,9 +6,10 @@ mod coproc_support;
 use coproc_support::{children, isolated, proc_file, region, runs, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::coproc::{Attributes, Coprocs, Options, Outcome};
+use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, StartError};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
+use latchwork_testkit::Child;
 use std::thread;
 
 fn works(coprocs: &Coprocs) {
@@ -47,6 +48,10 @@ fn filling_waits_for_all_and_starts_again_for_what_died() {
             0
         );
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(5)).unwrap();
+        // The members belong to this process, and may not be made yet.
+        let fill = || coprocs.fill(far());
+        let is_refused = || matches!(fill(), Err(StartError::OtherProcess));
+        Child::fork(|| assert!(is_refused())).succeed();
         assert_eq!(coprocs.fill(far()).unwrap(), 5);
         assert_eq!(named("ready").len(), 5);
         works(&coprocs);

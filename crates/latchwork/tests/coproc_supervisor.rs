@@ -4,7 +4,7 @@ mod coproc_support;
 
 use coproc_support::region;
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, Happening, Restart, Signal, Spec, Supervisor};
+use latchwork::coproc::{Attributes, Happening, JoinError, Restart, Signal, Spec, Supervisor};
 use latchwork::region::Region;
 use std::time::Duration;
 
@@ -133,6 +133,31 @@ fn a_supervisor_stops_at_its_deadline_and_goes_on() {
         }]
     ));
     assert!(supervisor.running("worker").is_none());
+}
+
+#[test]
+fn in_a_child_of_a_fork_the_parents_coprocs_are_lost() {
+    let _watchdog = latchwork_testkit::Watchdog::start("a child of a fork".into());
+    let region = region();
+    let mut supervisor = Supervisor::new(coproc_support::start(&region).unwrap());
+    let worker = Spec::new("worker", |coprocs| {
+        coprocs.spawn_value(pause, (), &Attributes::new())
+    });
+    supervisor.add(worker.restart(Restart::Never));
+    assert_eq!(supervisor.next_events(None).len(), 1);
+    let mut child = latchwork_testkit::Child::fork(|| {
+        let events = supervisor.run_until(None);
+        let is_lost = |what: &_| matches!(what, Happening::Lost(JoinError::OtherProcess));
+        assert!(
+            matches!(&events[..], [only] if is_lost(&only.what)),
+            "{events:?}"
+        );
+    });
+    assert_eq!(child.wait(), latchwork_testkit::Exit::Code(0));
+    let worker = supervisor.running("worker").unwrap();
+    worker.kill(Signal::KILL).unwrap();
+    let events = supervisor.run_until(None);
+    assert!(matches!(&events[..], [only] if matches!(only.what, Happening::Ended(_))));
 }
 
 #[test]

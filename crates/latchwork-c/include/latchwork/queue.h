@@ -202,7 +202,8 @@ int lw_batch_give_back(lw_batch_t *batch);
  * Stores a descriptor that poll(2) finds readable while the queue has messages, or when it was deleted. It belongs to the
  * handle: it is not to be read or closed. The first call starts a thread, which watches the queue. Readable means that
  * there was a message: another task may take it first, so receive with lw_queue_tryreceive(), until EAGAIN, and then
- * call lw_queue_clear(), which makes the descriptor unreadable unless there are messages.
+ * call lw_queue_clear(), which makes the descriptor unreadable unless there are messages. In the child of a fork both
+ * calls fail with EPERM for a handle whose descriptor the parent has: open the queue again there.
  */
 int lw_queue_fd(lw_queue_t *queue, int *fd);
 int lw_queue_clear(lw_queue_t *queue);

@@ -45,18 +45,11 @@ impl InHand {
 /// What `lw_message_t` and `lw_batch_t` contain: C does not look into it.
 #[repr(C)]
 struct Flight {
-    /// The task that has it in hand; 0: it has ended.
+    /// The stamp of the task that has it in hand; 0: it has ended.
     task: u32,
-    /// The low half of the mark of its process: a child of a fork may have the same thread ID.
-    made_by: u32,
     /// By which handle: C cannot give it up meanwhile.
     handle: NonNull<Handle>,
     what: MaybeUninit<InHand>,
-}
-
-/// A number of this process. (It has a queue, and so memory for its mark.)
-fn mark() -> u32 {
-    foreign::ProcessMark::own().map_or(0, |mark| mark.number() as u32)
 }
 
 impl Flight {
@@ -64,8 +57,7 @@ impl Flight {
         // Relaxed: nothing is handed over by the count's growth.
         handle.in_hand.fetch_add(1, Ordering::Relaxed);
         Self {
-            task: foreign::task_id(),
-            made_by: mark(),
+            task: foreign::task_stamp(),
             handle: NonNull::from(handle),
             what: MaybeUninit::new(what),
         }
@@ -80,7 +72,7 @@ impl Flight {
         if self.task == 0 {
             return Err(Invalid("the message has ended").into());
         }
-        if self.task != foreign::task_id() || self.made_by != mark() {
+        if self.task != foreign::task_stamp() {
             let text = "another task has the message in hand";
             return Err(Number(failed(EPERM, text)));
         }

@@ -99,4 +99,18 @@ static inline int exit_of(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+#ifdef __cplusplus
+/* A child that ends with what the function returns. */
+template <class Body>
+static inline pid_t in_a_process(Body body)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		alarm(WATCHDOG);
+		_exit(body());
+	}
+	return child;
+}
+#endif
+
 #endif

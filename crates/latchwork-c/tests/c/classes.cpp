@@ -20,17 +20,6 @@ static T &shared(Arguments... arguments)
 }
 
 template <class Body>
-static pid_t in_a_process(Body body)
-{
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(WATCHDOG);
-		_exit(body());
-	}
-	return child;
-}
-
-template <class Body>
 static void fails(int error, Body body)
 {
 	try {

@@ -236,6 +236,8 @@ int main(void)
 		CHECK_IS(coproc_exit(), -1);
 		/* coproc(3), EPERM: coproc_exit() was called in the child of a fork(2) */
 		CHECK_IS(errno, EPERM);
+		/* coproc(3), EPERM: coproc_init(), */
+		CHECK(coproc_init(4096) == -1 && errno == EPERM);
 		_exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child);

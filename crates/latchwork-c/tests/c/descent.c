@@ -6,9 +6,9 @@
 #include "latchwork/queue.h"
 
 #include "coprocs.h"
+#include "namespaces.h"
 
 #include <errno.h>
-#include <sched.h>
 
 static volatile int *has_begun;
 static rtems_id unstarted;
@@ -22,37 +22,26 @@ static int stay(void *argument)
 	return 0;
 }
 
+/* In a child of a coproc, which has started no coproc either. */
+static int forks(void *argument)
+{
+	int status;
+	pid_t child = fork();
+	(void)argument;
+	if (child == 0)
+		_exit(coproc_create("another", NULL, 0, stay, NULL) == -1 && errno == EPERM ? 0 : 1);
+	return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
+}
+
 static rtems_task never(rtems_task_argument argument)
 {
 	(void)argument;
 	abort();
 }
 
-/* The status of a function in the first process of a new namespace; 77 if there may be none. */
-static int in_namespace(void (*body)(pid_t), pid_t argument)
+static void inner(void *argument)
 {
-	int status;
-	pid_t child = fork();
-	CHECK(child >= 0);
-	if (child == 0) {
-		if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWPID | CLONE_NEWUSER) != 0)
-			_exit(77);
-		child = fork();
-		if (child == 0) {
-			CHECK_IS(getpid(), 1);
-			body(argument);
-			_exit(0);
-		}
-		CHECK_IS(waitpid(child, &status, 0), child);
-		_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
-	}
-	CHECK_IS(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void inner(pid_t coproc)
-{
+	pid_t coproc = *(pid_t *)argument;
 	CHECK(coproc_exit() == -1 && errno == EPERM);
 	CHECK(coproc_join(coproc, NULL) == -1 && errno == ECHILD);
 	CHECK(coproc_create("another", NULL, 0, stay, (void *)has_begun) == -1 && errno == EPERM);
@@ -62,7 +51,7 @@ static void inner(pid_t coproc)
 	CHECK_IS(rtems_task_delete(unstarted), RTEMS_NOT_IMPLEMENTED);
 }
 
-static void outer(pid_t unused)
+static void outer(void *unused)
 {
 	lw_queue_t *queue;
 	pid_t coproc;
@@ -72,6 +61,7 @@ static void outer(pid_t unused)
 	coproc = coproc_create("stays", NULL, 0, stay, (void *)has_begun);
 	CHECK(coproc > 0);
 	AWAIT(*has_begun);
+	CHECK_IS(returned(coproc_create("forks", NULL, 0, forks, NULL)), 0);
 	CHECK_IS(rtems_task_create(rtems_build_name('I', 'D', 'L', 'E'), 40, 0, RTEMS_DEFAULT_MODES,
 				   RTEMS_DEFAULT_ATTRIBUTES, &unstarted),
 		 RTEMS_SUCCESSFUL);
@@ -80,8 +70,8 @@ static void outer(pid_t unused)
 	CHECK_IS(lw_queue_send(queue, "m", 1, 0), 0);
 	CHECK_IS(lw_queue_hold(queue, &message, NULL), 0);
 
-	status = in_namespace(inner, coproc);
-	CHECK(status == 0 || status == 77);
+	status = in_namespace(inner, &coproc);
+	CHECK(status == 0 || status == NO_NAMESPACE);
 
 	/* None of them has ended, or been started. */
 	CHECK_IS(lw_message_done(&message), 0);
@@ -98,8 +88,8 @@ int main(void)
 	alarm(WATCHDOG);
 	has_begun = (volatile int *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(has_begun != MAP_FAILED);
-	status = in_namespace(outer, 0);
-	if (status == 77)
+	status = in_namespace(outer, NULL);
+	if (status == NO_NAMESPACE)
 		fprintf(stderr, "skipped: PID namespaces cannot be made here\n");
 	else
 		CHECK_IS(status, 0);

@@ -1,11 +1,10 @@
 /* Regions in C: handles, the heap, objects, deaths, and each error that the header names. */
-#include "check.h"
+#include "namespaces.h"
 
 #include <latchwork.h>
 #include <latchwork/queue.h>
 #include <latchwork/region.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -301,41 +300,20 @@ static void test_read_only(void)
 	CHECK_IS(lw_region_unlink(name), 0);
 }
 
-/* The first process of a PID namespace; its status is that of the function, or 77 if there may be no namespace. */
-static int status_in_namespace(void (*body)(const char *), const char *name)
-{
-	int status;
-	pid_t child = fork();
-	if (child == 0) {
-		if (unshare(CLONE_NEWPID) != 0)
-			_exit(77);
-		child = fork();
-		if (child == 0) {
-			body(name);
-			_exit(0);
-		}
-		CHECK_IS(waitpid(child, &status, 0), child);
-		_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
-	}
-	CHECK_IS(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void is_refused(const char *name)
+static void is_refused(void *name)
 {
 	lw_region_t *region = NULL;
 	/* lw_region(3), EXDEV: The region belongs to another PID namespace */
-	CHECK_IS(lw_region_attach(&region, name, NULL), EXDEV);
+	CHECK_IS(lw_region_attach(&region, (char *)name, NULL), EXDEV);
 	CHECK(strstr(lw_error_text(), "PID namespace") != NULL);
 }
 
 /* It ends without an unlock. (The first process of a namespace survives the signals that it sends itself.) */
-static void dies_as_owner(const char *name)
+static void dies_as_owner(void *name)
 {
 	lw_region_t *region = NULL;
 	void *object = NULL;
-	CHECK_IS(lw_region_attach(&region, name, NULL), 0);
+	CHECK_IS(lw_region_attach(&region, (char *)name, NULL), 0);
 	CHECK_IS(lw_region_find(region, "lock", 1, sizeof(lw_region_mutex_t), &object), 0);
 	CHECK_IS(lw_mutex_lock((lw_region_mutex_t *)object), 0);
 	_exit(42);
@@ -355,17 +333,17 @@ static void test_namespaces(void)
 	snprintf(name, sizeof name, "c-test-namespaces-%d", getpid());
 	CHECK_IS(lw_region_create(&region, name, &options), 0);
 	CHECK_IS(lw_region_detach(region), 0);
-	status = status_in_namespace(is_refused, name);
+	status = in_namespace(is_refused, name);
 	CHECK_IS(lw_region_unlink(name), 0);
 	options.flags = LW_REGION_ANY_PID_NAMESPACE;
 	CHECK_IS(lw_region_create(&region, name, &options), 0);
 	CHECK_IS(lw_region_object(region, "lock", 1, sizeof(lw_region_mutex_t), NULL, NULL, &object), 0);
-	if (status == 77) {
+	if (status == NO_NAMESPACE) {
 		fprintf(stderr, "skipped: PID namespaces cannot be made here\n");
 	} else {
 		CHECK_IS(status, 0);
 		CHECK_IS(lw_region_detach(region), 0);
-		CHECK_IS(status_in_namespace(dies_as_owner, name), 42);
+		CHECK_IS(in_namespace(dies_as_owner, name), 42);
 		CHECK_IS(lw_region_attach(&region, name, NULL), 0);
 		CHECK_IS(lw_region_find(region, "lock", 1, sizeof(lw_region_mutex_t), &object), 0);
 		CHECK_IS(lw_mutex_lock((lw_region_mutex_t *)object), EOWNERDEAD);

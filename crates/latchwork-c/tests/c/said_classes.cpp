@@ -90,17 +90,6 @@ static Lock &made()
 
 /* ---- what processes share ---- */
 
-template <class Body>
-static pid_t in_a_process(Body body)
-{
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(WATCHDOG);
-		_exit(body());
-	}
-	return child;
-}
-
 static bool sleeps(pid_t child)
 {
 	int call = call_of(child, child);

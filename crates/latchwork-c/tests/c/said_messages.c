@@ -184,7 +184,8 @@ static int threads(int *deaf)
 
 static void descriptors(void)
 {
-	lw_queue_t *queue = made(region, "descriptors", 3, LW_QUEUE_FIFO);
+	lw_queue_t *queue = made(region, "descriptors", 3, LW_QUEUE_FIFO), *again;
+	pid_t child;
 	int descriptor = -1, deaf, deaf_before, before = threads(&deaf_before);
 	/* lw_queue(3) says: lw_queue_fd() stores a descriptor for poll(2) and epoll(7) */
 	CHECK_IS(lw_queue_fd(queue, &descriptor), 0);
@@ -195,6 +196,19 @@ static void descriptors(void)
 	CHECK_IS(lw_queue_fd(queue, &descriptor), 0);
 	CHECK_IS(threads(&deaf), before + 1);
 	CHECK_IS(is_readable(descriptor, 0), 0);
+	/* lw_queue(3) says: It does not exist in the child of a fork(2) */
+	/* lw_queue(3) says: lw_queue_fd() and lw_queue_clear() fail there with EPERM for such a handle */
+	/* lw_queue(3) says: Open the queue again */
+	/* lw_queue(3), EPERM: Or the descriptor of the handle is that process's */
+	child = fork();
+	if (child == 0) {
+		CHECK_IS(lw_queue_fd(queue, &descriptor), EPERM);
+		CHECK_IS(lw_queue_clear(queue), EPERM);
+		CHECK_IS(lw_queue_open(&again, region, "descriptors"), 0);
+		CHECK_IS(lw_queue_fd(again, &descriptor), 0);
+		_exit(0);
+	}
+	CHECK_IS(exit_of(child), 0);
 	/* lw_queue(3) says: The descriptor becomes readable when there are messages, or when the queue is deleted */
 	CHECK_IS(send_letter(queue, 'a', 0), 0);
 	CHECK(is_readable(descriptor, -1));

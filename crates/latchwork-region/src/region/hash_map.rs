@@ -80,6 +80,8 @@ use table::{
 /// *Owner death.* Each method takes effect as a whole or not at all. A key or value on the dead task's stack, on its
 /// way in or out, is lost together with the blocks that it owns: they are leaked. ([`Self::insert_str`] builds its
 /// key in place.) In shared memory the map is changed in its place, through [`HashMapMut`].
+///
+/// *Fork.* One on the stack still belongs to the parent: the child must forget its copy, and not change it.
 #[repr(C)]
 pub struct HashMap<K, V> {
     table: Anchor,

@@ -59,6 +59,8 @@ use core::ptr::NonNull;
 /// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each element). A value
 /// on the dead task's stack, on its way in or out, is lost together with the blocks that it owns: they are leaked.
 /// In shared memory the list is changed in its place, through [`ListMut`].
+///
+/// *Fork.* One on the stack still belongs to the parent: the child must forget its copy, and not change it.
 #[repr(C)]
 pub struct List<T> {
     root: Anchor,

@@ -32,7 +32,7 @@ use core::ptr::NonNull;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Cost, owner death:* as for [`Vec`]. An append interrupted by a kill has appended everything or nothing.
+/// *Cost, owner death, fork:* as for [`Vec`]. An append interrupted by a kill has appended everything or nothing.
 #[repr(transparent)]
 pub struct String {
     bytes: Vec<u8>,

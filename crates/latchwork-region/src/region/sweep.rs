@@ -34,7 +34,7 @@ use crate::mutex::in_region::RawError;
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::NO_THREAD;
-use crate::sys::{proc_file, thread};
+use crate::sys::{introspect, proc_file, thread};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::time::Duration;
@@ -258,7 +258,7 @@ impl Inner {
     /// mounted, or a filter of system calls forbids to open files).
     fn can_ask_about(&self, slot: &Slot) -> bool {
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        is_here && proc_file::shows_own_ids()
+        is_here && introspect::shows_own_ids()
     }
 
     /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. A task about

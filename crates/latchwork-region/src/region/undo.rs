@@ -29,6 +29,7 @@ use super::container::{self, commit, editor, forward, read};
 use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint_of};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::{AtomicU64, AtomicUsize, compiler_fence};
+use crate::sys::process_mark::ProcessMark;
 use crate::task::Me;
 use core::borrow::Borrow;
 use core::fmt;
@@ -186,7 +187,10 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
     #[inline]
     pub fn begin(&mut self) -> Transaction<'_, T, N> {
         self.roll_back();
-        Transaction { undo: self }
+        Transaction {
+            undo: self,
+            made_by: ProcessMark::own().ok(),
+        }
     }
 }
 
@@ -279,10 +283,24 @@ impl<T, const N: usize> Undo<T, N> {
     }
 }
 
-/// An update in progress. If it is dropped without [`Self::commit`], it is rolled back.
+/// An update in progress. If it is dropped without [`Self::commit`], it is rolled back. In the child of a fork it is the
+/// parent's: a commit or a drop there aborts.
 #[must_use = "an update that is dropped is rolled back"]
 pub struct Transaction<'a, T, const N: usize> {
     undo: &'a mut Undo<T, N>,
+    /// None if there was no memory for a mark.
+    made_by: Option<ProcessMark>,
+}
+
+impl<T, const N: usize> Transaction<'_, T, N> {
+    #[inline]
+    fn assert_own(&self) {
+        if self.made_by.is_some_and(|mark| !mark.is_own()) {
+            crate::fatal(format_args!(
+                "end of an update by a process that has not begun it (one inherited across fork is the parent's)"
+            ))
+        }
+    }
 }
 
 impl<T, const N: usize> Transaction<'_, T, N> {
@@ -346,6 +364,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     /// Makes all changes final, by one store.
     #[inline]
     pub fn commit(self) {
+        self.assert_own();
         commit(&self.undo.count, 0);
     }
 
@@ -356,6 +375,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
 impl<T, const N: usize> Drop for Transaction<'_, T, N> {
     #[inline]
     fn drop(&mut self) {
+        self.assert_own();
         self.undo.roll_back();
     }
 }

@@ -64,6 +64,8 @@ use core::slice;
 /// *Owner death.* Each method takes effect as a whole or not at all. A value on the dead task's stack, on its way in
 /// or out, is lost together with the blocks that it owns: they are leaked. In shared memory the container itself is not
 /// copied, by `mem::swap` for example: it is changed in its place, through [`VecMut`] (see [`TornSafe`]).
+///
+/// *Fork.* One on the stack still belongs to the parent: the child must forget its copy, and not change it.
 #[repr(C)]
 pub struct Vec<T> {
     pub(super) buffer: Anchor,

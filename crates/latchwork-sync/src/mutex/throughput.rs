@@ -170,8 +170,9 @@
 //! the lock is held by another task, and changes nothing if it is free: the child's CAS is then 0→0. (A child that has
 //! locked it itself would release its own lock.) Locking again aborts for [`Private`](crate::sharing::Private), and
 //! waits for ever for [`Shared`](crate::sharing::Shared). Tasks of two PID namespaces may have the same TID. Mutual
-//! exclusion does not depend on TIDs being different; but a task may then release the gate of another with the same
-//! TID, `try_lock` may take a reserved word, and `owner_is_gone` and the report are wrong. A signal handler must not take a lock that
+//! exclusion of tasks that release only what they have acquired does not depend on TIDs being different; but a task may
+//! then release the gate of another with the same TID, `try_lock` may take a reserved word, and `owner_is_gone` and the
+//! report are wrong. A child with its parent's TID that drops an inherited guard of a shared lock releases it. A signal handler must not take a lock that
 //! the code it interrupts may hold.
 //!
 //! *Frozen:* word, gate, request, threshold, each 4 bytes; size 16, alignment 4; zero = unlocked.

@@ -14,8 +14,8 @@ use core::fmt;
 
 /// Data that many tasks may read at a time, or one may change: see the [module](super).
 ///
-/// A panic releases the lock; there is no poisoning. The guards of a private lock must not be dropped in the
-/// child of a fork. The death of a holder leaves the lock held.
+/// A panic releases the lock; there is no poisoning. The child of a fork must not drop a guard of its parent's: if the lock
+/// is shared, that would release the parent's. The death of a holder leaves the lock held.
 ///
 /// The lock word takes eight bytes. Without contention, lock and unlock cost one atomic read-modify-write each.
 /// [`read_traced`](Self::read_traced), [`write_traced`](Self::write_traced) and `unlock_traced` of the guards say what a

@@ -13,8 +13,8 @@ use core::ptr::NonNull;
 #[repr(C)]
 pub struct Record {
     pub(super) tid: Cell<u32>,
-    /// The number of the process's PID namespace; 0: not asked yet, or unknown.
-    pub(super) namespace: Cell<u32>,
+    /// See [`CurrentOrNone::stamp`].
+    pub(super) stamp: Cell<u32>,
     /// Robust locks of the user that still fit on the list; 0 in the record of a thread without one.
     pub(super) budget: Cell<i32>,
     pub(super) head: Cell<Option<NonNull<Head>>>,
@@ -38,6 +38,8 @@ pub struct Record {
     pub(super) attached: Cell<usize>,
     pub(super) attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     pub(super) ceilings: Ceilings,
+    /// The number of the process's PID namespace; 0: not asked yet, or unknown.
+    pub(super) namespace: Cell<u32>,
 }
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
@@ -98,6 +100,14 @@ impl CurrentOrNone {
     #[inline]
     pub fn tid(self) -> u32 {
         self.record.tid.get()
+    }
+
+    /// The thread's ID, and above it the low bits of the process's mark: what a guard keeps of its owner. A process that was
+    /// forked as the first one of a PID namespace may have a thread with the same ID; its stamp is another one. 0 if the
+    /// thread has no record.
+    #[inline]
+    pub fn stamp(self) -> u32 {
+        self.record.stamp.get()
     }
 
     /// Where the robust list ends for locks (see [`robust_list`](crate::sys::robust_list)); 0 if the thread has no

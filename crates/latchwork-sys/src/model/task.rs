@@ -82,6 +82,11 @@ impl Me {
         self.record.tid
     }
 
+    /// A model has one process.
+    pub fn stamp(self) -> u32 {
+        self.record.tid
+    }
+
     /// # Safety
     /// As for the `Me` that this one models.
     pub unsafe fn head(self) -> &'static Head {

@@ -3,7 +3,7 @@
 
 use super::cancellation::Undisturbed;
 use super::wiped::Wiped;
-use super::{inspect, memory, proc_file};
+use super::{inspect, introspect, memory};
 use crate::atomic::{AtomicU32, Ordering};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ impl Threads {
     #[must_use]
     pub fn visible() -> Self {
         let own = memory::pid_namespace().unwrap_or(0);
-        let direct = if proc_file::shows_own_ids() { own } else { 0 };
+        let direct = if introspect::shows_own_ids() { own } else { 0 };
         let others = OnceCell::new();
         Self { direct, others }
     }

@@ -1,7 +1,7 @@
 //! Facts from `/proc` about the calling process, and others.
 #![allow(unsafe_code)]
 
-use super::introspect::{fields_after_name, read_beginning};
+use super::introspect::{fields_after_name, read_beginning, shows_own_ids};
 use core::ops::Range;
 
 /// Fields of `/proc/self/stat`.
@@ -59,21 +59,6 @@ fn parse_ending(stat: &[u8]) -> Option<bool> {
     Some(is_gone || flags & (EXITING | SIGNALED) != 0 || pending & SIGKILL != 0)
 }
 
-/// Whether the numbers in `/proc` are those of this process's PID namespace. They are its parent's in a namespace for which
-/// nobody has mounted another `/proc`. False, too, if this process cannot read it.
-pub fn shows_own_ids() -> bool {
-    let mut room = [0; 4096];
-    let status = read_beginning(format_args!("/proc/self/status"), &mut room);
-    status.and_then(parse_is_own) == Some(true)
-}
-
-/// The line has an ID for each namespace, from that of `/proc` down to the process's.
-fn parse_is_own(status: &[u8]) -> Option<bool> {
-    let text = core::str::from_utf8(status).ok()?;
-    let ids = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    Some(ids.split_ascii_whitespace().count() == 1)
-}
-
 /// Makes `/proc/PID/cmdline` show `title`, as far as it fits over the arguments.
 ///
 /// # Safety
@@ -128,16 +113,6 @@ mod tests {
         assert_eq!(stat("D", 0x40_0044, 0), Some(true));
         assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
         assert!(!is_ending(crate::sys::thread::thread_id()));
-    }
-
-    #[test]
-    fn a_proc_of_an_outer_namespace_is_recognised() {
-        let own = b"Name:\tcat\nPid:\t7\nNSpid:\t7\nVmPeak:\t1 kB\n";
-        assert_eq!(parse_is_own(own), Some(true));
-        let outer = b"Name:\tcat\nPid:\t4711\nNSpid:\t4711\t7\n";
-        assert_eq!(parse_is_own(outer), Some(false));
-        assert_eq!(parse_is_own(b"Name:\tcat\n"), None);
-        assert!(shows_own_ids());
     }
 
     #[test]

@@ -30,12 +30,13 @@ pub fn no_such_task(thread: u32) -> bool {
 /// Whether the thread that had this ID at the time `seen` (since boot, in nanoseconds) has ended: no thread has
 /// the ID, only its exit status is left, or the thread started later.
 ///
-/// False if that cannot be known: with a hidden `/proc`, or one that shows other IDs, a reused ID is not detected.
+/// False if that cannot be known: with a hidden `/proc` a reused ID is not detected, and with one that shows other IDs
+/// neither that nor an exit status that is left.
 pub fn has_ended(thread: u32, seen: u64) -> bool {
     if no_such_task(thread) {
         return true;
     }
-    if !super::proc_file::shows_own_ids() {
+    if !super::introspect::shows_own_ids() {
         return false;
     }
     match super::inspect::thread_started(thread, thread) {

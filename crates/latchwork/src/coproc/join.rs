@@ -257,6 +257,7 @@ impl Coproc {
     }
 
     fn wait(&self, deadline: Option<Deadline>) -> Result<Exit, JoinError> {
+        // Before any lock, which another thread of the parent may have held at the fork.
         if !self.made_by.is_own() {
             return Err(JoinError::OtherProcess);
         }
@@ -339,10 +340,6 @@ impl Coproc {
 
     /// A descriptor of the process; fails if the process was reaped.
     fn descriptor(&self) -> Result<Arc<OwnedFd>, JoinError> {
-        // Before the lock, which another thread of the parent may have held at the fork.
-        if !self.made_by.is_own() {
-            return Err(JoinError::OtherProcess);
-        }
         let mut process = self.process.lock();
         if process.reaped.is_some() {
             return Err(JoinError::Taken);

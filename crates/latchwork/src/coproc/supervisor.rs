@@ -245,8 +245,11 @@ impl Supervisor {
             _ => None,
         });
         let (indices, running): (Vec<usize>, Vec<&Coproc>) = running.unzip();
-        let Ok(which) = wait_any(&running, until) else {
-            return true;
+        let which = match wait_any(&running, until) {
+            Ok(which) => which,
+            Err(JoinError::TimedOut) => return true,
+            // In the child of a fork, for instance: a join says why.
+            Err(_) => 0,
         };
         let child = &mut self.children[indices[which]];
         if let State::Running { is_ending, .. } = &mut child.state {

@@ -190,6 +190,12 @@ impl Watch {
         Ok(watch)
     }
 
+    /// Whether it watches in the calling process: false in the child of a fork.
+    #[must_use]
+    pub fn is_of_this_process(&self) -> bool {
+        self.made_by.is_own()
+    }
+
     /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); returns whether it was
     /// readable.
     pub fn clear(&self) -> bool {
@@ -276,7 +282,7 @@ impl AsRawFd for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if !self.made_by.is_own() {
+        if !self.is_of_this_process() {
             // The thread, and the memory that its handle points to, are the parent's.
             core::mem::forget(self.thread.take());
             return;

@@ -3,7 +3,8 @@
 use super::region;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork::mutex::Mutex;
-use latchwork::region::{HashMap, Region, Undo, UndoError, Vec};
+use latchwork::region::{HashMap, Region, Transaction, Undo, UndoError, Vec};
+use latchwork_testkit::{Child, Exit};
 
 #[test]
 fn an_update_is_undone_unless_it_is_committed() {
@@ -141,4 +142,31 @@ fn a_log_that_was_assigned_in_part_rolls_back_nothing() {
     }
     assert!(!old.roll_back());
     assert_eq!(old.get()[0].load(Relaxed), 3);
+}
+
+/// The child of a fork has a copy of an update that its parent goes on with.
+#[test]
+#[allow(unsafe_code)]
+fn an_update_belongs_to_the_process_that_began_it() {
+    let region = region();
+    type Cells = Undo<[AtomicU64; 2], 2>;
+    let cells = region
+        .object("cells", || Mutex::in_region(Cells::new(Default::default())))
+        .unwrap();
+    let mut cells = cells.lock().unwrap();
+    let mut update = cells.edit().begin();
+    update.store(|cells| &cells[0], 1).unwrap();
+    // SAFETY: the child ends before it drops the other one.
+    let copy = || unsafe { core::ptr::read(&raw const update) };
+    for ends in [
+        |copy| drop(copy),
+        |copy: Transaction<'_, _, 2>| copy.commit(),
+    ] {
+        let mut child = Child::fork(|| ends(copy()));
+        assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    }
+    update.store(|cells| &cells[1], 2).unwrap();
+    update.roll_back();
+    let values = || cells.get().each_ref().map(|cell| cell.load(Relaxed));
+    assert_eq!(values(), [0, 0]);
 }

@@ -4,14 +4,23 @@
 use latchwork::coproc::{
     Attributes, Coprocs, JoinError, KillError, Outcome, Signal, SpawnError, StartError, wait_any,
 };
+use latchwork::mutex::Mutex;
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
+use latchwork::rwlock::RobustRwLock;
 use latchwork::time::Deadline;
-use latchwork_testkit::{Namespace, Trial};
+use latchwork_testkit::{Child, Namespace, Trial};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Runs `parent` as the first process of a namespace. It runs `child`s by the function that it gets.
-fn descend(name: &'static str, parent: impl FnOnce(&dyn Fn(&mut dyn FnMut()))) {
+/// The copy of a guard that the child of a fork has.
+fn copy_of<T>(guard: &T) -> T {
+    // SAFETY: the child ends before it drops the other one.
+    unsafe { core::ptr::read(guard) }
+}
+
+/// Runs `parent` as the first process of a namespace. It runs children by the function that it gets, which returns whether
+/// the child has ended in good order.
+fn descend(name: &'static str, parent: impl FnOnce(&dyn Fn(&mut dyn FnMut()) -> bool)) {
     if super::skips(name) {
         return;
     }
@@ -23,7 +32,7 @@ fn descend(name: &'static str, parent: impl FnOnce(&dyn Fn(&mut dyn FnMut()))) {
                 assert_eq!(std::process::id(), 1);
                 child();
             });
-            inner.succeed();
+            inner.has_succeeded()
         });
     });
     outer.succeed();
@@ -55,7 +64,7 @@ fn coprocs_belong_to_the_process_that_started_them() {
             let attributes = Attributes::new();
             let coproc = coprocs.spawn_value(waits, (), &attributes).unwrap();
             let mut copies = Some((coprocs, coproc));
-            in_child(&mut || {
+            let child = in_child(&mut || {
                 let (coprocs, coproc) = copies.take().unwrap();
                 let spawned = coprocs.spawn_value(waits, (), &attributes);
                 assert!(matches!(spawned, Err(SpawnError::OtherProcess)));
@@ -70,6 +79,7 @@ fn coprocs_belong_to_the_process_that_started_them() {
                 drop(coprocs);
                 latchwork::coproc::reap_ended();
             });
+            assert!(child);
             let (coprocs, coproc) = copies.take().unwrap();
             go.send(&[7]).unwrap();
             assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(7));
@@ -98,9 +108,42 @@ fn a_watch_belongs_to_the_process_that_made_it() {
         let queue = Queue::create(&region, "queue", &QueueOptions::new(1, 1)).unwrap();
         let mut watch = Some(queue.watch().unwrap());
         // The thread that it would wait for is the parent's.
-        in_child(&mut || drop(watch.take()));
+        assert!(in_child(&mut || drop(watch.take())));
         let watch = watch.unwrap();
         queue.send(&[1]).unwrap();
         assert!(is_readable(watch.as_fd(), -1));
+    });
+}
+
+/// The child's thread has the ID that the locks' words name.
+#[test]
+fn robust_guards_belong_to_the_process_that_acquired_the_lock() {
+    let name = "robust_guards_belong_to_the_process_that_acquired_the_lock";
+    descend(name, |in_child| {
+        let region = region();
+        let mutex = region.object("mutex", || Mutex::robust(0_u64)).unwrap();
+        let limits = region.object("limits", || RobustRwLock::<u64>::new(0));
+        let limits = limits.unwrap();
+        let is_free = || {
+            let mutex = mutex.try_lock().is_ok();
+            let limits = limits.try_write().is_ok();
+            assert_eq!(mutex, limits);
+            mutex
+        };
+
+        let guard = mutex.lock().unwrap();
+        let reader = limits.read().unwrap();
+        assert!(!in_child(&mut || drop(copy_of(&guard))));
+        assert!(!in_child(&mut || drop(copy_of(&reader))));
+        Child::fork(|| assert!(!is_free())).succeed();
+        drop((guard, reader));
+        Child::fork(|| assert!(is_free())).succeed();
+
+        let guard = mutex.lock().unwrap();
+        let writer = limits.write().unwrap();
+        assert!(!in_child(&mut || drop(copy_of(&writer))));
+        Child::fork(|| assert!(!is_free())).succeed();
+        drop((guard, writer));
+        Child::fork(|| assert!(is_free())).succeed();
     });
 }

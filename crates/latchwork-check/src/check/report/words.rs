@@ -13,7 +13,7 @@ use crate::check::record::rule::Rule;
 use crate::check::record::sites::hash;
 use crate::check::report::finding::{Finding, LockText, PlaceText, Released, TaskText, Use};
 use crate::hook::{Held, Lock, Mode, RecordedSite};
-use crate::sys::{clock, introspect, proc_file, thread};
+use crate::sys::{clock, introspect, thread};
 use core::fmt::Write;
 
 /// A place in a program, as text.
@@ -177,7 +177,7 @@ pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
 
 /// The ID of a process, if `/proc` shows it by that.
 fn in_proc(process: ProcessId) -> Option<u32> {
-    process.visible().filter(|_| proc_file::shows_own_ids())
+    process.visible().filter(|_| introspect::shows_own_ids())
 }
 
 /// What a task is doing at this moment; nothing if that cannot be known.

@@ -182,7 +182,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         let mutex = self.get_ref();
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         let result = unsafe { mutex.raw.acquire_in_budget_by(wait_mode, take) };
-        let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
+        let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::stamp));
         match result {
             Ok(Acquired::Clean) => Ok(guard()),
             Ok(Acquired::OwnerDied) => {
@@ -208,8 +208,8 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 #[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
-    /// The task that acquired the lock. After a fork that is another task. Kept here, since reading the word costs
-    /// more.
+    /// The stamp of the task that acquired the lock. After a fork that is another task. Kept here, since reading the word
+    /// costs more, and says less.
     owner: u32,
     not_send: PhantomData<*const ()>,
 }

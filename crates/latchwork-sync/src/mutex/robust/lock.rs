@@ -110,7 +110,7 @@ impl<P: RobustProtocol> Robust<P> {
         unsafe { self.acquire(WaitMode::until(deadline)) }
     }
 
-    /// Acquires a lock that is free and whose data is whole, and returns the caller's ID. [`Self::acquire_slowly`]
+    /// Acquires a lock that is free and whose data is whole, and returns the caller's stamp. [`Self::acquire_slowly`]
     /// handles every other case.
     ///
     /// # Safety
@@ -145,7 +145,7 @@ impl<P: RobustProtocol> Robust<P> {
             unsafe { self.release_unclean() };
             return None;
         }
-        Some(tid)
+        Some(me.stamp())
     }
 
     /// Puts the lock on the list, and ends the announcement. Only a lock that was taken while another was held counts
@@ -303,7 +303,7 @@ impl<P: RobustProtocol> Robust<P> {
             .is_ok()
     }
 
-    /// Releases the lock of a guard that was made for `owner`. The usual case is: this process acquired the lock, the
+    /// Releases the lock of a guard that was made for the task with the stamp `owner`. The usual case is: this process acquired the lock, the
     /// thread does not panic, and has no other lock on its list. All other cases are outlined: a guard's drop is
     /// inlined only if it is small.
     ///
@@ -313,7 +313,7 @@ impl<P: RobustProtocol> Robust<P> {
     pub(crate) unsafe fn release_guarded(&self, owner: u32) {
         let me = Me::current_or_none();
         let end = me.end();
-        if me.tid() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
+        if me.stamp() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
             // SAFETY: the guard holds the lock: the contract is the same.
             return unsafe { self.release_guarded_slowly(owner) };
         }
@@ -323,7 +323,7 @@ impl<P: RobustProtocol> Robust<P> {
         let before = head.announce(&self.node, P::MARK);
         // SAFETY: this task holds the lock, so it is on its list; it is announced, and no other lock follows it.
         unsafe { head.unlink_last(&self.node, end) };
-        self.release_word(owner, head, before);
+        self.release_word(me.tid(), head, before);
     }
 
     /// # Safety
@@ -478,12 +478,12 @@ impl<P: RobustProtocol> Drop for Robust<P> {
     }
 }
 
-/// The calling task, if it is the `owner` for which a guard was made; aborts in the child of a fork, where the guard
+/// The calling task, if its stamp is that of the `owner` of a guard; aborts in the child of a fork, where the guard
 /// belongs to the parent. (A thread that ends may drop guards after its record is gone: it then gets a new record.)
 #[doc(hidden)]
 pub fn owner_of_guard(owner: u32) -> Me {
     match Me::get() {
-        Ok(me) if me.tid() == owner => me,
+        Ok(me) if me.stamp() == owner => me,
         _ => not_the_owner(),
     }
 }

@@ -131,9 +131,9 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
         this.raw.make_whole();
     }
 
-    /// The calling task, after it has acquired the lock.
-    fn my_id(&self) -> K::Owner {
-        K::known_caller(self.raw.gate()).unwrap_or_else(|| {
+    /// The stamp of the calling task, after it has acquired the lock.
+    fn stamp(&self) -> K::Owner {
+        K::stamp(self.raw.gate()).unwrap_or_else(|| {
             crate::fatal(format_args!("a reader/writer lock's owner is unknown"))
         })
     }
@@ -178,7 +178,7 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
         // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.read(wait_mode) } {
             Ok((Entered::Reading(seat), how)) => {
-                Ok((RobustReadGuard::new(lock, seat, lock.my_id()), how))
+                Ok((RobustReadGuard::new(lock, seat, lock.stamp()), how))
             }
             Ok((Entered::Torn, _)) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
@@ -189,7 +189,7 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
         let lock = self;
         // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write(wait_mode) } {
-            Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock, lock.my_id())),
+            Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock, lock.stamp())),
             Ok(Acquired::OwnerDied) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
@@ -202,7 +202,7 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
         let lock = self;
         // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write_traced(wait_mode) } {
-            Ok((Acquired::Clean, how)) => Ok((RobustWriteGuard::new(lock, lock.my_id()), how)),
+            Ok((Acquired::Clean, how)) => Ok((RobustWriteGuard::new(lock, lock.stamp()), how)),
             Ok((Acquired::OwnerDied, _)) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
@@ -211,7 +211,7 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
     /// The error for a lock that the calling task holds to write.
     fn owner_died(&self) -> LockError<'_, T, READERS, C, K> {
         task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
-        LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self, self.my_id())))
+        LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self, self.stamp())))
     }
 }
 

@@ -154,6 +154,7 @@ pub fn robust_rwlock_leave_traced<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Resul
 fn leave<const TRACED: bool, K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Result<Released, c_int> {
     let raw = &lock.get_ref().raw;
     let me = K::me(&raw.gate).ok_or(EPERM)?;
+    let stamp = K::stamp(&raw.gate).ok_or(EPERM)?;
     // SAFETY: the calling task owns what is released: the gate, or the seat.
     unsafe {
         if let Some(gate) = own_gate(lock) {
@@ -161,8 +162,8 @@ fn leave<const TRACED: bool, K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Result<Rel
             match (K::is_inconsistent(gate), TRACED) {
                 (true, true) => return Ok(raw.give_up_traced()),
                 (true, false) => gate.release_not_recoverable(),
-                (false, true) => return Ok(raw.unlock_write_traced(me)),
-                (false, false) => raw.unlock_write(me),
+                (false, true) => return Ok(raw.unlock_write_traced(stamp)),
+                (false, false) => raw.unlock_write(stamp),
             }
         } else if let Some(seat) = raw
             .seats
@@ -171,9 +172,9 @@ fn leave<const TRACED: bool, K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Result<Rel
         {
             K::leaves(&raw.gate);
             if TRACED {
-                return Ok(raw.unlock_read_traced(seat, me));
+                return Ok(raw.unlock_read_traced(seat, stamp));
             }
-            raw.unlock_read(seat, me);
+            raw.unlock_read(seat, stamp);
         } else {
             return Err(EPERM);
         }

@@ -151,6 +151,11 @@ unsafe impl SeatOps for InRegion {
         gate.own_identity()
     }
 
+    #[inline(always)]
+    fn stamp(gate: &Gate) -> Option<u64> {
+        gate.own_identity()
+    }
+
     #[inline]
     fn assert_owner(gate: &Gate, owner: u64) {
         if gate.own_identity() != Some(owner) {

@@ -22,7 +22,7 @@ use core::fmt;
 /// died.
 #[doc(hidden)]
 pub unsafe trait Part {
-    /// How a task is named as an owner.
+    /// How a task is named as an owner, by a lock's word or by its stamp.
     type Owner: Copy + Eq;
     /// Why a lock call may fail that succeeds for other kinds.
     type Fault: Error + Send + Sync + 'static;
@@ -33,7 +33,7 @@ pub unsafe trait Part {
     fn has_sleepers(&self) -> bool;
     /// The task that holds it at this moment. (The kernel's list names no dead owner, and a region's table does.)
     fn holder(&self) -> Option<Self::Owner>;
-    /// Acquires a mutex that is free and clean; returns the calling task.
+    /// Acquires a mutex that is free and clean; returns the calling task's [stamp](SeatOps::stamp).
     ///
     /// # Safety
     /// A mutex that must be pinned stays where it is until it is released or this task has ended.
@@ -84,7 +84,9 @@ pub unsafe trait SeatOps: Part + Sized + 'static {
     fn caller_with_room(gate: &Self::Gate) -> Result<Self::Owner, RawError<Self::Fault>>;
     /// The calling task, if it is known already.
     fn known_caller(gate: &Self::Gate) -> Option<Self::Owner>;
-    /// Aborts unless the calling task is the `owner` for which a guard was made.
+    /// What a guard keeps of the calling task, if that is known already.
+    fn stamp(gate: &Self::Gate) -> Option<Self::Owner>;
+    /// Aborts unless a guard with the stamp `owner` was made for the calling task.
     fn assert_owner(gate: &Self::Gate, owner: Self::Owner);
     /// Selects a task's favourite seat.
     fn number(owner: Self::Owner) -> usize;
@@ -205,6 +207,12 @@ unsafe impl SeatOps for Robust {
     fn known_caller(_: &ListedGate) -> Option<u32> {
         let tid = Me::current_or_none().tid();
         (tid != 0).then_some(tid)
+    }
+
+    #[inline(always)]
+    fn stamp(_: &ListedGate) -> Option<u32> {
+        let stamp = Me::current_or_none().stamp();
+        (stamp != 0).then_some(stamp)
     }
 
     #[inline]

@@ -1,13 +1,14 @@
 //! Memory mappings: the module, the symbol or the region around an address, from `/proc/PID/maps`.
 
+use super::own_ids::shows_own_ids;
 use super::path::{Path, each_line};
 use super::symbol::{self, SymbolAddress};
-use crate::sys::proc_file::shows_own_ids;
 use crate::sys::thread;
 use core::fmt::{self, Write};
 
 /// Writes `module+offset` of a return address or instruction, where the offset is one in the file, or the bare
-/// address if it is in no file, or `/proc` shows other IDs than this process knows. Adds the name of the function in parentheses, if the file has it.
+/// address if it is in no file, or if that is a file of another process and `/proc` shows other IDs. Adds the name of the
+/// function in parentheses, if the file has it.
 pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
     let write = |mapping: Mapping<'_>| {
         let file = mapping.file?;

@@ -2,6 +2,7 @@
 
 mod maps;
 mod output;
+mod own_ids;
 mod path;
 mod symbol;
 mod thread;
@@ -13,6 +14,7 @@ pub use self::maps::{
 pub use self::output::{
     append_to, duplicate, duplicate_number, identity, with_variable, write, write_directory,
 };
+pub use self::own_ids::shows_own_ids;
 pub(super) use self::path::open;
 pub use self::thread::{
     fields_after_name, priority_of, read_beginning, sleeps_at, stack, thread_state,

@@ -54,25 +54,54 @@ pub(in crate::sys) fn open(path: &CStr) -> Result<OwnedFd> {
     rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
-/// Calls `is_last` for the lines of a file until it returns true.
+/// Calls `is_last` for the lines of a file until it returns true. Leaves out lines that are longer than 1024 bytes.
 pub(super) fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
     let _undisturbed = Undisturbed::begin();
     let Ok(file) = path.open() else { return };
     let mut buffer = [0; 1024];
     let mut filled = 0;
+    // Whether the buffer begins within a line that is left out.
+    let mut is_within = false;
     while let Ok(more) = rustix::io::read(&file, &mut buffer[filled..]) {
         filled += more;
         let mut from = 0;
         while let Some(length) = buffer[from..filled].iter().position(|byte| *byte == b'\n') {
-            if str::from_utf8(&buffer[from..from + length]).is_ok_and(&mut is_last) {
+            let line = str::from_utf8(&buffer[from..from + length]);
+            if !core::mem::take(&mut is_within) && line.is_ok_and(&mut is_last) {
                 return;
             }
             from += length + 1;
         }
         buffer.copy_within(from..filled, 0);
         filled -= from;
-        if more == 0 || filled == buffer.len() {
+        if more == 0 {
             return;
         }
+        if filled == buffer.len() {
+            (filled, is_within) = (0, true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_left_out() {
+        let file = std::env::temp_dir().join(format!("latchwork-lines-{}", std::process::id()));
+        for bytes in [0, 1022, 1023, 1024, 1025, 5000] {
+            std::fs::write(&file, format!("first\n{}\nlast\n", "x".repeat(bytes))).unwrap();
+            let mut lines = Vec::new();
+            let path = Path::new(format_args!("{}", file.display())).unwrap();
+            each_line(&path, |line| {
+                lines.push(line.len());
+                line == "last"
+            });
+            let expected = [5, bytes, 4];
+            let is_left_out = lines == [5, 4] && bytes > 1000;
+            assert!(lines == expected || is_left_out, "{bytes}: {lines:?}");
+        }
+        std::fs::remove_file(file).unwrap();
     }
 }

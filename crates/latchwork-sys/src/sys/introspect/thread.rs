@@ -1,10 +1,10 @@
 //! The state of a thread: from its files in /proc, its scheduling, and the calling thread's stack.
 #![allow(unsafe_code)]
 
+use super::own_ids::shows_own_ids;
 use super::path::Path;
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::confine::may_open;
-use crate::sys::proc_file::shows_own_ids;
 use core::ffi::{c_int, c_void};
 use core::fmt;
 use rustix::io::retry_on_intr;
