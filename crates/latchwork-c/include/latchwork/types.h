@@ -344,7 +344,7 @@ void lw__give_back(void *mutex, unsigned kind);
  */
 struct lw__task {
 	uint32_t tid;
-	uint32_t process;
+	uint32_t stamp;
 	int32_t budget;
 	struct lw__head *head;
 	uintptr_t anchor;

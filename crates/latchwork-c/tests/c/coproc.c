@@ -117,7 +117,7 @@ int main(void)
 	CHECK(coproc_alloc(1) == NULL);
 	CHECK_IS(coproc_init(1024 * 1024), 0);
 	CHECK_IS(coproc_init(1024 * 1024), -1);
-	/* coproc(3), EBUSY: The process, or the process of which it is a copy, has called coproc_init() already */
+	/* coproc(3), EBUSY: The process, or the process of which this coproc is a copy, has called coproc_init() already */
 	CHECK_IS(errno, EBUSY);
 	CHECK_IS(getpgrp(), group);
 	field = (struct field *)coproc_alloc(sizeof *field);

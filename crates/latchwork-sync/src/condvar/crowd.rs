@@ -42,14 +42,14 @@ impl Crowd {
             crowd: self,
             watch,
             ticket: self.ticket.load(Ordering::Relaxed),
-            task: task_id(),
+            task: stamp(),
         }
     }
 }
 
-/// The calling task's ID, or 0 if the thread cannot have a task record.
-fn task_id() -> u32 {
-    Me::get().map_or(0, Me::tid)
+/// The calling task's stamp, or 0 if the thread cannot have a task record.
+fn stamp() -> u32 {
+    Me::get().map_or(0, Me::stamp)
 }
 
 /// A counted waiter, until this is dropped.
@@ -119,7 +119,7 @@ impl CrowdWaiter<'_> {
 impl Drop for CrowdWaiter<'_> {
     fn drop(&mut self) {
         // A different task is the child of a signal handler that forked: the count belongs to its parent.
-        if self.task == task_id() {
+        if self.task == stamp() {
             self.crowd.waiters.fetch_sub(1, Ordering::Relaxed);
         }
     }

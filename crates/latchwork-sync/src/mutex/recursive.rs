@@ -47,7 +47,8 @@ use core::time::Duration;
 /// assert_eq!(TREE.lock().get(), 4);
 /// ```
 ///
-/// A task that dies while it holds the lock leaves it locked; in the child of a fork a held lock has no owner.
+/// A task that dies while it holds the lock leaves it locked; in the child of a fork a held lock has no
+/// owner. (Unless the child's thread has the ID of the owner, in another PID namespace: then a shared lock lets it in.)
 #[repr(C)]
 pub struct RecursiveMutex<T: ?Sized, P = WaitWake> {
     raw: P,

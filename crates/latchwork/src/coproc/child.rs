@@ -306,7 +306,7 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
 
 fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     let (call, pooled) = (request.call, request.pooled);
-    let thread = Me::current_or_none().tid();
+    let task = Me::current_or_none().stamp();
     let value: [u128; record::VALUE_BYTES / 16] = request.value;
     signals::unblock_all();
     // The request is not used after this; the creator's handshake returns.
@@ -334,7 +334,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     // A write error, or a panic while writing, must not hide the result.
     let _ = catch_unwind(flush_output);
     let status = ended.as_ref().map_or(PANICKED, |returned| returned & 0xff);
-    if Me::current_or_none().tid() != thread {
+    if Me::current_or_none().stamp() != task {
         // This is the child of a fork inside the function. The record and the task in the region belong to its parent.
         process::exit(status);
     }

@@ -104,7 +104,7 @@ pub enum Happening {
     },
     /// It has ended.
     Ended(Exit),
-    /// It has ended, and its status is lost.
+    /// It has ended, and its status is lost; or another process has spawned it, of which this one is a child.
     Lost(JoinError),
     /// It was started again.
     Restarted {

@@ -103,7 +103,7 @@ raw_constructors! {
 }
 
 impl<const READERS: usize, C: Counting<Event>, K: SeatLock> RawRobust<READERS, C, K> {
-    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for [`Self::read`].
+    /// Acquires a seat past an open gate; returns the seat and the caller's stamp. All other cases are for [`Self::read`].
     ///
     /// # Safety
     /// The lock stays where it is until it is released or this task has ended.
