@@ -11,8 +11,8 @@
 //! 3. Attachments are undone at thread exit, newest first, before the record ends. (An attachment whose task holds an
 //!    object is only forgotten: its slot passes to the keeper, or the kernel ends it, with the thread.)
 //! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no memory of the
-//!    allocator's: four system calls for the record, one for its ID, two in the first process of a family for marks, and a store that
-//!    requests the call at the thread's end (`sys/thread_end.rs`).
+//!    allocator's: four system calls for the record, one for its ID, two in the first process of a family for marks, and
+//!    a store that requests the call at the thread's end (`sys/thread_end.rs`).
 //! 5. What a thread holds when it ends in good order, and may have lent to another thread, is handed on only when its
 //!    process dies: it passes to the keeper (`task/keeper.rs`).
 //!

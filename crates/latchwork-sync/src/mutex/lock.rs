@@ -28,8 +28,9 @@ use core::ops::{Deref, DerefMut};
 /// Not recursive: a task that locks it again waits for ever ([`Robust`] reports a deadlock). A panic while it is held
 /// releases it; without [`Robust`] there is no poisoning. What the death of an owner does depends on the protocol. The
 /// child of a fork must not drop a guard of its parent's: of a private mutex, and of a shared one without an owner
-/// (wait-wake, `protect`, a spinlock), whose lock it would release. (A robust guard aborts there. A throughput or inheriting one changes nothing or aborts,
-/// unless the child's thread has the ID of the owner, in another PID namespace.) A signal handler must not acquire a lock
+/// (wait-wake, `protect`, a spinlock), whose lock it would release. (A robust guard aborts there. A throughput or
+/// inheriting one changes nothing or aborts, unless the child's thread has the ID of the owner, in another PID
+/// namespace.) A signal handler must not acquire a lock
 /// that the code it interrupts may hold.
 ///
 /// `Mutex<T>` is as large as `T` and 4 bytes; the data follows the word, in the same cache line when it fits. A free

@@ -172,8 +172,8 @@
 //! waits for ever for [`Shared`](crate::sharing::Shared). Tasks of two PID namespaces may have the same TID. Mutual
 //! exclusion of tasks that release only what they have acquired does not depend on TIDs being different; but a task may
 //! then release the gate of another with the same TID, `try_lock` may take a reserved word, and `owner_is_gone` and the
-//! report are wrong. A child with its parent's TID that drops an inherited guard of a shared lock releases it. A signal handler must not take a lock that
-//! the code it interrupts may hold.
+//! report are wrong. A child with its parent's TID that drops an inherited guard of a shared lock releases it. A signal
+//! handler must not take a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* word, gate, request, threshold, each 4 bytes; size 16, alignment 4; zero = unlocked.
 //!

@@ -303,9 +303,9 @@ impl<P: RobustProtocol> Robust<P> {
             .is_ok()
     }
 
-    /// Releases the lock of a guard that was made for the task with the stamp `owner`. The usual case is: this process acquired the lock, the
-    /// thread does not panic, and has no other lock on its list. All other cases are outlined: a guard's drop is
-    /// inlined only if it is small.
+    /// Releases the lock of a guard that was made for the task with the stamp `owner`. The usual case is: this process
+    /// acquired the lock, the thread does not panic, and has no other lock on its list. All other cases are outlined: a
+    /// guard's drop is inlined only if it is small.
     ///
     /// # Safety
     /// The guard holds the lock, if it is used in the process that it was made in.
