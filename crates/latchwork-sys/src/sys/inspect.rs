@@ -34,7 +34,7 @@ impl Place {
 
     /// The file that a descriptor of a process refers to.
     pub fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
-        let path = format!("{}/fd/{descriptor}", directory(process));
+        let path = format!("/proc/{process}/fd/{descriptor}");
         Self::open_path(Path::new(&path), OFlags::empty())
     }
 
@@ -88,18 +88,10 @@ pub fn processes() -> Result<Vec<u32>> {
     numbers(Path::new("/proc"))
 }
 
-/// The directory of a process. The calling one finds its own, too, if `/proc` shows the IDs of an outer PID namespace.
-fn directory(process: u32) -> String {
-    match process == super::thread::process_id() {
-        true => "/proc/self".to_owned(),
-        false => format!("/proc/{process}"),
-    }
-}
-
 /// The descriptors of a process that are open for reading and writing, and the targets of their links.
 pub fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
     let _undisturbed = Undisturbed::begin();
-    let directory = PathBuf::from(format!("{}/fd", directory(process)));
+    let directory = PathBuf::from(format!("/proc/{process}/fd"));
     let open = |number: u32| {
         let link = directory.join(number.to_string());
         // The link's mode shows the descriptor's access mode.
@@ -123,8 +115,8 @@ pub struct Memory {
 /// The shared mappings of a process.
 pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
     let _undisturbed = Undisturbed::begin();
-    let maps = std::fs::read(format!("{}/maps", directory(process)))
-        .map_err(|error| errno::number(&error))?;
+    let maps =
+        std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno::number(&error))?;
     // Paths may be any bytes.
     let lines = maps.split(|byte| *byte == b'\n');
     Ok(lines.filter_map(parse_shared).collect())

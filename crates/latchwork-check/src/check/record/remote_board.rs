@@ -11,7 +11,7 @@ use crate::check::record::layout::{
     TEXTS_AT, Text as Entered, VERSION, lock_slot, text_slot,
 };
 use crate::hook::RecordedSite;
-use crate::sys::{inspect, introspect, memory, thread};
+use crate::sys::{inspect, introspect, memory};
 use core::mem::MaybeUninit;
 use rustix::fd::OwnedFd;
 
@@ -41,8 +41,7 @@ pub(crate) fn lock(process: u32, address: u64) -> Option<(u64, RecordedSite)> {
 
 /// The board of a process.
 pub(crate) fn open(process: u32) -> Option<OwnedFd> {
-    let is_own = process == thread::process_id();
-    if !is_own && !introspect::shows_own_ids() {
+    if !introspect::shows_own_ids() {
         return None;
     }
     let named = format!("/memfd:{BOARD}");

@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 ///
 /// It maps nothing, writes nothing and takes no lock, and it trusts none of the contents: they may be changing, or be
 /// arbitrary bytes. Each thread is seen as it was at some time during the reading. Needs the permission to trace the
-/// process.
+/// process, and a `/proc` that shows the IDs of this process's PID namespace.
 ///
 /// ```
 /// use latchwork::check::{BoardReader, hook};
