@@ -4,15 +4,24 @@ use super::record::board;
 use super::record::holder::Holder;
 use super::record::rule::Rule;
 use super::record::tag::Tag;
-use super::report::finding::TaskText;
+use super::report::finding::{Finding, TaskText};
 use super::report::sink::{forget_reported, set_reporter};
 use super::{checked, observer};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
 use core::cell::Cell;
 use core::panic::Location;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::scope;
+
+/// Runs `body` while `reporter` gets the findings. The reporter is the process's, so only one body runs at a time.
+fn reporting_to(reporter: fn(&Finding), body: impl FnOnce()) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    set_reporter(Some(reporter));
+    body();
+    set_reporter(None);
+}
 
 /// The number of consistent reports, and of those that named tasks that had moved on.
 static REPORTS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
@@ -21,13 +30,13 @@ static REPORTS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 #[test]
 fn reported_cycles_existed() {
     let locks = [0x5000, 0x6000].map(|address| Lock::new(address, Kind::Mutex));
-    set_reporter(Some(|finding| {
+    let reporter = |finding: &Finding| {
         let is_whole = |task: &TaskText| task.wants.is_some() && task.holds.is_some();
         if finding.rule == Rule::NoDeadlock {
             REPORTS[usize::from(!finding.tasks.iter().all(is_whole))]
                 .fetch_add(1, Ordering::Relaxed);
         }
-    }));
+    };
     let all = Barrier::new(2);
     let task = |mine: Lock, theirs: Lock| {
         let at = Site::from_return_address(mine.address());
@@ -44,11 +53,12 @@ fn reported_cycles_existed() {
             forget_reported();
         }
     };
-    scope(|scope| {
-        scope.spawn(|| task(locks[0], locks[1]));
-        task(locks[1], locks[0]);
+    reporting_to(reporter, || {
+        scope(|scope| {
+            scope.spawn(|| task(locks[0], locks[1]));
+            task(locks[1], locks[0]);
+        });
     });
-    set_reporter(None);
     let [whole, mixed] = REPORTS
         .each_ref()
         .map(|count| count.load(Ordering::Relaxed));
@@ -155,15 +165,17 @@ fn fast_path_records_what_the_slow_path_records() {
 #[test]
 fn second_task_at_a_first_use_reports_no_copy() {
     std::thread_local!(static FOUND: Cell<u32> = const { Cell::new(0) });
-    set_reporter(Some(|_| FOUND.set(FOUND.get() + 1)));
     let tag = Tag::new("a", Location::caller());
     let lock = tag.lock(Kind::Mutex, Traits::empty());
     assert!(tag.settle());
-    checked::explain(&tag, lock, Site::UNKNOWN);
-    assert_eq!(FOUND.get(), 0);
+    let reporter = |_: &Finding| FOUND.set(FOUND.get() + 1);
+    let explain = || {
+        FOUND.set(0);
+        reporting_to(reporter, || checked::explain(&tag, lock, Site::UNKNOWN));
+        FOUND.get()
+    };
+    assert_eq!(explain(), 0);
     // A copy would have been reported.
     tag.pretend_copied();
-    checked::explain(&tag, lock, Site::UNKNOWN);
-    set_reporter(None);
-    assert_eq!(FOUND.get(), 1);
+    assert_eq!(explain(), 1);
 }
