@@ -7,12 +7,15 @@ mod support;
 
 use latchwork::model::Scene;
 use latchwork::mutex::InRegion;
-use support::{Kind, Shared, a_reader_and_a_writer, at_every_step, one_writes_while_it_reads};
+use support::{
+    Kind, Shared, a_reader_and_a_writer, a_writer_dies_at_the_gate, at_every_step,
+    one_writes_while_it_reads,
+};
 
 type Two = Shared<2, InRegion>;
 
 models_of! {
-    InRegion: in_region;
+    InRegion: in_region, naps end: false;
     readers_and_writers_get_in_and_a_writer_is_alone
     one_more_reader_than_there_are_seats_waits_for_one
     a_waiter_that_gives_up_leaves_no_task_asleep
@@ -33,4 +36,6 @@ models_of! {
     twin_death_that_tore_nothing_and_is_reported_is_detected: RobustRwLockReportsAllDeaths, "a report of a death that changed nothing", |scene| at_every_step(scene, 2, Two::write, &[Two::read]);
     twin_waiter_that_misses_deaths_is_detected: RegionSleeperMissesDeaths, "deadlock", |scene| at_every_step(scene, 2, Two::read, &[Two::write]);
     twin_successor_taken_for_the_dead_task_is_detected: RegionIgnoresGenerations, "deadlock", support::a_successor_reads_and_writes::<InRegion>;
+    twin_gate_that_a_dead_waiter_keeps_is_detected: RegionGateKeptByDead, "deadlock", a_writer_dies_at_the_gate::<InRegion>;
+    twin_gate_whose_hand_off_wakes_nobody_is_detected: RegionHandOffWakesNobody, "deadlock", a_writer_dies_at_the_gate::<InRegion>;
 }

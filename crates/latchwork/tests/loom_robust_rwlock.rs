@@ -8,12 +8,15 @@ mod support;
 
 use latchwork::model::Scene;
 use latchwork::mutex::Robust;
-use support::{Kind, Shared, a_reader_and_a_writer, at_every_step, one_writes_while_it_reads};
+use support::{
+    Kind, Shared, a_reader_and_a_writer, a_writer_dies_at_the_gate, at_every_step,
+    one_writes_while_it_reads,
+};
 
 type Two = Shared<2, Robust>;
 
 models_of! {
-    Robust: new;
+    Robust: new, naps end: true;
     readers_and_writers_get_in_and_a_writer_is_alone
     one_more_reader_than_there_are_seats_waits_for_one
     a_waiter_that_gives_up_leaves_no_task_asleep
@@ -32,4 +35,5 @@ models_of! {
     twin_death_that_is_hidden_is_detected: RobustRwLockHidesDeath, "nobody said so", |scene| at_every_step(scene, 2, Two::write, &[Two::write]);
     twin_death_that_tore_nothing_and_is_reported_is_detected: RobustRwLockReportsAllDeaths, "a report of a death that changed nothing", |scene| at_every_step(scene, 2, Two::write, &[Two::read]);
     twin_seat_without_announcement_is_detected: RobustNotAnnounced, "deadlock", |scene| at_every_step(scene, 2, Two::read, &[Two::write]);
+    twin_gate_whose_hand_off_wakes_nobody_is_detected: ThroughputHandOffWakesNobody, "deadlock", a_writer_dies_at_the_gate::<Robust>;
 }

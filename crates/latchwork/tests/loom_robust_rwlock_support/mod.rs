@@ -6,12 +6,16 @@
 //! as loom's deadlock), a writer is never inside with anybody else (loom watches the data), torn
 //! data comes with a report, and a death that tore nothing is not reported. Each has a negative twin.
 //!
+//! The gate is the one that programs get: a throughput lock, which is handed off to a waiter never, or whenever there is one.
+//!
 //! Left out: what the models of the robust mutexes leave out; polling; more than two tasks that are not
 //! the model's own, and more than two seats.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each program uses its part")]
 
-use latchwork::model::{RobustReadWrite, SOON, Scene, Taken, as_task, somebody_died, step};
+use latchwork::model::{
+    HandsOff, RobustReadWrite, SOON, Scene, Taken, as_task, somebody_died, step,
+};
 use latchwork::rwlock::SeatLock;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -20,6 +24,9 @@ use std::cell::Cell;
 
 /// The kinds of robust mutexes that the locks are made of.
 pub trait Kind: SeatLock {
+    /// Whether naps must end in models with deaths: a dead first waiter at the gate keeps it until the next one looks.
+    const NAPS_END: bool;
+
     fn lock<const READERS: usize>() -> RobustReadWrite<READERS, Self>;
 }
 
@@ -190,6 +197,10 @@ pub fn at_every_step<const READERS: usize, K: Kind>(
     victim: Body<READERS, K>,
     others: &'static [Body<READERS, K>],
 ) {
+    let scene = Scene {
+        naps_end: K::NAPS_END,
+        ..scene
+    };
     for life in 0.. {
         somebody_died();
         scene.explore(Some(preemptions), move || {
@@ -202,15 +213,22 @@ pub fn at_every_step<const READERS: usize, K: Kind>(
     }
 }
 
+/// One in which the gate is never handed off, and one in which it is whenever a task waits for it.
+pub fn scenes() -> impl Iterator<Item = Scene> {
+    [HandsOff::Never, HandsOff::AtOnce]
+        .into_iter()
+        .map(|hands_off| Scene {
+            hands_off,
+            ..Scene::default()
+        })
+}
+
 type Two<K> = Shared<TWO, K>;
 type One<K> = Shared<ONE, K>;
 
-pub fn readers_and_writers_get_in_and_a_writer_is_alone<K: Kind>() {
+pub fn readers_and_writers_get_in_and_a_writer_is_alone<K: Kind>(scene: Scene) {
     for spurious in [0, 1] {
-        let scene = Scene {
-            spurious,
-            ..Scene::default()
-        };
+        let scene = Scene { spurious, ..scene };
         scene.explore(Some(3), || {
             somebody_dies::<TWO, K>(None, Two::<K>::read, &[Two::<K>::write]);
         });
@@ -218,29 +236,29 @@ pub fn readers_and_writers_get_in_and_a_writer_is_alone<K: Kind>() {
             somebody_dies::<TWO, K>(None, Two::<K>::write, &[Two::<K>::write_and_read]);
         });
     }
-    Scene::default().explore(Some(2), || {
+    scene.explore(Some(2), || {
         somebody_dies::<TWO, K>(None, Two::<K>::read, &[Two::<K>::write, Two::<K>::read]);
     });
 }
 
-pub fn one_more_reader_than_there_are_seats_waits_for_one<K: Kind>() {
-    Scene::default().explore(Some(3), || {
+pub fn one_more_reader_than_there_are_seats_waits_for_one<K: Kind>(scene: Scene) {
+    scene.explore(Some(3), || {
         somebody_dies::<ONE, K>(None, One::<K>::read, &[One::<K>::read]);
     });
-    Scene::default().explore(Some(2), || {
+    scene.explore(Some(2), || {
         somebody_dies::<ONE, K>(None, One::<K>::read, &[One::<K>::read, One::<K>::write]);
     });
 }
 
-pub fn a_waiter_that_gives_up_leaves_no_task_asleep<K: Kind>() {
-    Scene::default().explore(Some(2), || {
+pub fn a_waiter_that_gives_up_leaves_no_task_asleep<K: Kind>(scene: Scene) {
+    scene.explore(Some(2), || {
         somebody_dies::<TWO, K>(
             None,
             Two::<K>::write_soon,
             &[Two::<K>::read, Two::<K>::write],
         );
     });
-    Scene::default().explore(Some(2), || {
+    scene.explore(Some(2), || {
         somebody_dies::<ONE, K>(
             None,
             One::<K>::read_soon,
@@ -249,50 +267,35 @@ pub fn a_waiter_that_gives_up_leaves_no_task_asleep<K: Kind>() {
     });
 }
 
-pub fn a_writer_gets_in_whenever_a_reader_dies<K: Kind>() {
-    at_every_step(Scene::default(), 3, Two::<K>::read, &[Two::<K>::write]);
-    at_every_step(Scene::default(), 3, One::<K>::read, &[One::<K>::write]);
+pub fn a_writer_gets_in_whenever_a_reader_dies<K: Kind>(scene: Scene) {
+    at_every_step(scene, 3, Two::<K>::read, &[Two::<K>::write]);
+    at_every_step(scene, 3, One::<K>::read, &[One::<K>::write]);
 }
 
-pub fn a_reader_gets_in_whenever_a_reader_dies_in_the_last_seat<K: Kind>() {
-    at_every_step(Scene::default(), 3, One::<K>::read, &[One::<K>::read]);
-    at_every_step(
-        Scene::default(),
-        1,
-        One::<K>::read,
-        &[One::<K>::read, One::<K>::write],
-    );
+pub fn a_reader_gets_in_whenever_a_reader_dies_in_the_last_seat<K: Kind>(scene: Scene) {
+    at_every_step(scene, 3, One::<K>::read, &[One::<K>::read]);
+    at_every_step(scene, 1, One::<K>::read, &[One::<K>::read, One::<K>::write]);
 }
 
-pub fn a_reader_gets_in_whenever_a_writer_dies<K: Kind>() {
-    at_every_step(Scene::default(), 3, Two::<K>::write, &[Two::<K>::read]);
-    at_every_step(
-        Scene::default(),
-        3,
-        Two::<K>::write_and_read,
-        &[Two::<K>::read],
-    );
+pub fn a_reader_gets_in_whenever_a_writer_dies<K: Kind>(scene: Scene) {
+    at_every_step(scene, 3, Two::<K>::write, &[Two::<K>::read]);
+    at_every_step(scene, 3, Two::<K>::write_and_read, &[Two::<K>::read]);
 }
 
-pub fn a_writer_gets_in_whenever_a_writer_dies<K: Kind>() {
-    at_every_step(Scene::default(), 3, Two::<K>::write, &[Two::<K>::write]);
-    at_every_step(
-        Scene::default(),
-        3,
-        Two::<K>::write_and_read,
-        &[Two::<K>::write],
-    );
+pub fn a_writer_gets_in_whenever_a_writer_dies<K: Kind>(scene: Scene) {
+    at_every_step(scene, 3, Two::<K>::write, &[Two::<K>::write]);
+    at_every_step(scene, 3, Two::<K>::write_and_read, &[Two::<K>::write]);
 }
 
-pub fn two_survivors_get_in_whenever_a_task_dies<K: Kind>() {
+pub fn two_survivors_get_in_whenever_a_task_dies<K: Kind>(scene: Scene) {
     at_every_step(
-        Scene::default(),
+        scene,
         1,
         Two::<K>::write,
         &[Two::<K>::read, Two::<K>::write],
     );
     at_every_step(
-        Scene::default(),
+        scene,
         1,
         Two::<K>::read,
         &[Two::<K>::write, Two::<K>::write],
@@ -313,14 +316,23 @@ pub fn one_writes_while_it_reads<K: Kind>(scene: Scene) {
     });
 }
 
-pub fn writing_while_reading_never_waits<K: Kind>() {
-    one_writes_while_it_reads::<K>(Scene::default());
+pub fn writing_while_reading_never_waits<K: Kind>(scene: Scene) {
+    one_writes_while_it_reads::<K>(scene);
 }
 
 pub fn a_reader_and_a_writer<K: Kind>(scene: Scene) {
     scene.explore(Some(3), || {
         somebody_dies::<TWO, K>(None, Two::<K>::read, &[Two::<K>::write]);
     });
+}
+
+/// Two writers, of whom one dies, perhaps as the one to which the gate is handed off.
+pub fn a_writer_dies_at_the_gate<K: Kind>(scene: Scene) {
+    let scene = Scene {
+        hands_off: HandsOff::AtOnce,
+        ..scene
+    };
+    at_every_step(scene, 2, Two::<K>::write, &[Two::<K>::write]);
 }
 
 /// A task dies, and its slot, or its thread ID, has a new one at once.
@@ -348,18 +360,20 @@ pub fn a_successor_reads_and_writes<K: Kind>(scene: Scene) {
     }
 }
 
-pub fn a_successor_in_its_slot_is_not_taken_for_a_dead_task<K: Kind>() {
-    a_successor_reads_and_writes::<K>(Scene::default());
+pub fn a_successor_in_its_slot_is_not_taken_for_a_dead_task<K: Kind>(scene: Scene) {
+    a_successor_reads_and_writes::<K>(scene);
 }
 
 /// The program of one kind: its tests, and its twins (a mistake, what the model says of it, and the model).
 #[macro_export]
 macro_rules! models_of {
     (
-        $kind:ty: $new:ident; $($test:ident)*;
+        $kind:ty: $new:ident, naps end: $naps_end:literal; $($test:ident)*;
         $($twin:ident: $fault:ident, $expected:literal, $model:expr;)*
     ) => {
         impl Kind for $kind {
+            const NAPS_END: bool = $naps_end;
+
             fn lock<const READERS: usize>() -> latchwork::model::RobustReadWrite<READERS, Self> {
                 latchwork::model::RobustReadWrite::$new()
             }
@@ -367,7 +381,7 @@ macro_rules! models_of {
 
         $(#[test]
         fn $test() {
-            support::$test::<$kind>();
+            support::scenes().for_each(support::$test::<$kind>);
         })*
 
         $(#[test]

@@ -8,7 +8,6 @@ use super::lock::RobustRwLock;
 use super::parts::{Part, SeatOps};
 use super::raw::RawRobust;
 use crate::atomic::const_unless_loom;
-#[cfg(not(loom))]
 use crate::mutex::Throughput;
 use crate::mutex::in_region::{NotATask, RegionProtocol};
 #[cfg(not(loom))]
@@ -18,7 +17,6 @@ use crate::mutex::{Acquired, InRegion, RawError, WaitMode};
 #[cfg(not(loom))]
 use crate::rwlock::trace::Released;
 use crate::rwlock::trace::{Entry, Event};
-#[cfg(not(loom))]
 use crate::sharing::Shared;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
@@ -62,11 +60,7 @@ use core::ops::Deref;
 /// ```
 pub type RegionRwLock<T, const READERS: usize = 16> = RobustRwLock<T, READERS, Uncounted, InRegion>;
 
-/// Models use a gate with fewer states and the same guarantees.
-#[cfg(not(loom))]
 type Gate = InRegion<Throughput<Shared>>;
-#[cfg(loom)]
-type Gate = InRegion;
 
 // SAFETY: a robust mutex.
 unsafe impl<P: RegionProtocol> Part for InRegion<P> {

@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::Ordering;
-use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, owner_of_guard};
 #[cfg(not(loom))]
-use crate::mutex::{Throughput, throughput};
+use crate::mutex::throughput;
+use crate::mutex::{
+    Acquired, RawError, Robust, RobustProtocol, Throughput, WAITERS, WaitMode, owner_of_guard,
+};
 use crate::rwlock::trace::Entry;
 #[cfg(not(loom))]
 use crate::rwlock::trace::Released;
-#[cfg(not(loom))]
 use crate::sharing::Shared;
 use crate::task::Me;
 use core::convert::Infallible;
@@ -179,11 +180,7 @@ unsafe impl<P: RobustProtocol<Fault = Infallible>> Part for Robust<P> {
     }
 }
 
-/// Models use a gate with fewer states and the same guarantees.
-#[cfg(not(loom))]
 type ListedGate = Robust<Throughput<Shared>>;
-#[cfg(loom)]
-type ListedGate = Robust;
 
 // SAFETY: a task is named by its thread ID.
 unsafe impl SeatOps for Robust {
