@@ -319,7 +319,7 @@ pub fn show(input: &Input) {
         let shown = latchwork_cli::shown::show(&named.path, input.uses).unwrap();
         TALLY.count("shown");
         for (what, is_so) in [
-            ("without contents", shown.error.is_some()),
+            ("without contents", !shown.has_contents),
             ("with tasks", shown.tasks != 0),
             ("with locks", shown.locks != 0),
         ] {

@@ -288,7 +288,7 @@ rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 	lw_mutex_lock(&lock);
 	for (struct task *task = tasks; task != NULL; task = task->next)
 		/* If several tasks have this name, the one with the lowest index. */
-		if (task->name == name && task->state != ENDED &&
+		if (task->name == name && task->state != ENDED && task->made_by == latchwork_process_mark() &&
 		    (status != RTEMS_SUCCESSFUL || INDEX(task->id) < INDEX(*id))) {
 			*id = task->id;
 			status = RTEMS_SUCCESSFUL;

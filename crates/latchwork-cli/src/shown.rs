@@ -19,7 +19,7 @@ use std::time::Instant;
 pub fn show(file: &Path, pane: u8) -> Result<Shown, AttachError> {
     let begun = Instant::now();
     let report = inspect_path(file)?;
-    let error = report.contents.as_ref().err().map(ToString::to_string);
+    let has_contents = report.contents.is_ok();
     let mut picture = Observer::default().view_of(vec![report]);
     Symbols::default().name_all(&mut picture);
     let text = |print: &dyn Fn(&mut Vec<u8>) -> io::Result<()>| {
@@ -50,7 +50,7 @@ pub fn show(file: &Path, pane: u8) -> Result<Shown, AttachError> {
         let _: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     }
     let shown = Shown {
-        error,
+        has_contents,
         tasks: picture.tasks.len(),
         locks: picture.locks.len(),
     };
@@ -66,8 +66,8 @@ pub fn show(file: &Path, pane: u8) -> Result<Shown, AttachError> {
 /// How much was shown.
 #[derive(Debug)]
 pub struct Shown {
-    /// Why the file has no contents, if it has none.
-    pub error: Option<String>,
+    /// Whether the file has contents that can be read.
+    pub has_contents: bool,
     /// Tasks of the region.
     pub tasks: usize,
     /// Locks, queues and other objects that tasks own or wait for.

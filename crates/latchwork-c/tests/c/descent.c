@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+#define IDLE rtems_build_name('I', 'D', 'L', 'E')
+
 static volatile int *has_begun;
 static rtems_id unstarted;
 static lw_message_t message;
@@ -39,9 +41,15 @@ static rtems_task never(rtems_task_argument argument)
 	abort();
 }
 
+static rtems_status_code finds(rtems_id *id)
+{
+	return rtems_task_ident(IDLE, RTEMS_SEARCH_ALL_NODES, id);
+}
+
 static void inner(void *argument)
 {
 	pid_t coproc = *(pid_t *)argument;
+	rtems_id id;
 	CHECK(coproc_exit() == -1 && errno == EPERM);
 	CHECK(coproc_join(coproc, NULL) == -1 && errno == ECHILD);
 	CHECK(coproc_create("another", NULL, 0, stay, (void *)has_begun) == -1 && errno == EPERM);
@@ -49,12 +57,14 @@ static void inner(void *argument)
 	CHECK_IS(lw_message_cancel(&message), EPERM);
 	CHECK_IS(rtems_task_start(unstarted, never, 0), RTEMS_INCORRECT_STATE);
 	CHECK_IS(rtems_task_delete(unstarted), RTEMS_NOT_IMPLEMENTED);
+	CHECK_IS(finds(&id), RTEMS_INVALID_NAME);
 }
 
 static void outer(void *unused)
 {
 	lw_queue_t *queue;
 	pid_t coproc;
+	rtems_id id;
 	int status;
 	(void)unused;
 	CHECK_IS(coproc_init(1 << 20), 0);
@@ -62,9 +72,10 @@ static void outer(void *unused)
 	CHECK(coproc > 0);
 	AWAIT(*has_begun);
 	CHECK_IS(returned(coproc_create("forks", NULL, 0, forks, NULL)), 0);
-	CHECK_IS(rtems_task_create(rtems_build_name('I', 'D', 'L', 'E'), 40, 0, RTEMS_DEFAULT_MODES,
-				   RTEMS_DEFAULT_ATTRIBUTES, &unstarted),
+	CHECK_IS(rtems_task_create(IDLE, 40, 0, RTEMS_DEFAULT_MODES, RTEMS_DEFAULT_ATTRIBUTES, &unstarted),
 		 RTEMS_SUCCESSFUL);
+	CHECK_IS(finds(&id), RTEMS_SUCCESSFUL);
+	CHECK_IS(id, unstarted);
 
 	CHECK_IS(lw_queue_create(&queue, NULL, NULL, 1, 1, LW_QUEUE_FIFO), 0);
 	CHECK_IS(lw_queue_send(queue, "m", 1, 0), 0);
