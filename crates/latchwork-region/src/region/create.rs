@@ -16,7 +16,7 @@ use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, Mapping};
 use crate::text::whole_characters;
-use core::ops::RangeInclusive;
+use core::ops::{Range, RangeInclusive};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 pub(super) const DIRECTORY: &str = "/dev/shm";
 /// The prefix of named regions' file names.
 pub(super) const PREFIX: &str = "latchwork-";
-const ADDRESS_STEP: usize = 4 << 30;
+/// Into how many places the address range for regions is divided. A process can have half as many regions.
+const PLACES: usize = 8192;
 
 /// Options for creating or attaching a region.
 ///
@@ -401,27 +402,32 @@ impl RegionOptions {
                 error => system("mmap")(error),
             });
         }
-        let window = memory::address_window();
-        let places = (window.end - window.start) / ADDRESS_STEP;
-        // The address is random, so that one process can have many regions mapped.
-        let mut seed =
+        let random =
             crate::sys::clock::since_boot() ^ (u64::from(crate::sys::thread::process_id()) << 32);
-        for _ in 0..64 {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let address = window.start + ((seed >> 33) as usize % places) * ADDRESS_STEP;
-            if address + bytes > window.end {
-                continue;
-            }
+        for address in places(memory::address_window(), bytes, random) {
             match Mapping::shared_at(file, address, bytes) {
                 Err(Errno::EXIST) => {}
-                Err(Errno::NOMEM) => return Err(CreateError::NoAddress(bytes)),
+                Err(Errno::NOMEM) => break,
                 other => return other.map_err(system("mmap")),
             }
         }
         Err(CreateError::NoAddress(bytes))
     }
+}
+
+/// The places for a region of this size, each once, in an order that the number decides: so regions of several processes
+/// rarely need the same addresses, and a process finds a place as long as one is free.
+fn places(window: Range<usize>, bytes: usize, random: u64) -> impl Iterator<Item = usize> {
+    let distance = window.len() / PLACES;
+    let mixed = random
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    let (first, stride) = ((mixed >> 33) as usize, (mixed >> 48) as usize | 1);
+    (0..PLACES)
+        // An odd stride leads to each of a power of two.
+        .map(move |number| (first + number * stride) % PLACES)
+        .map(move |place| window.start + place * distance)
+        .filter(move |address| address + bytes <= window.end)
 }
 
 fn in_range(what: &'static str, given: u64, range: RangeInclusive<u64>) -> Result<(), CreateError> {
@@ -446,4 +452,24 @@ pub(super) fn path_of(name: &str) -> Result<PathBuf, NameError> {
         return Err(NameError { max });
     }
     Ok(Path::new(DIRECTORY).join(format!("{PREFIX}{name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::region_id::MAX_REGIONS;
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_address_space_has_room_for_as_many_regions_as_a_process_can_have() {
+        for start in [1 << 37, 1 << 40, 1 << 45] {
+            for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
+                let all: HashSet<_> = places(start..2 * start, SPAN_BYTES, random).collect();
+                assert!(all.len() == PLACES && PLACES > MAX_REGIONS);
+                assert!(all.iter().all(|place| place % (16 << 20) == 0));
+                let last = places(start..2 * start, start, random);
+                assert_eq!(last.collect::<Vec<_>>(), [start]);
+            }
+        }
+    }
 }
