@@ -97,8 +97,10 @@ test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-$([ -n "$kind$long" ] && echo 7200 ||
 left() { echo $((begin + machine_limit - $(date +%s))); }
 in_time() {
     [ -n "$quick" ] || { "$@"; return; }
-    [ "$(left)" -gt 0 ] || return 124
-    timeout -k 5 "$(left)" "$@"
+    time=$(left)
+    # (`timeout 0` would have no limit.)
+    [ "$time" -gt 0 ] || return 124
+    timeout -k 5 "$time" "$@"
 }
 date=$(date -u +%F)
 commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno -- . ':!results' ':!docs/platforms.md')" ] || echo +)

@@ -35,7 +35,6 @@ mod published;
 mod report;
 pub mod result;
 mod scenarios;
-mod scratch;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -122,17 +122,16 @@ fn program() {
 
 #[test]
 fn findings_go_to_their_file_and_no_other_whatever_the_program_closes() {
-    let folder = std::env::temp_dir().join(format!("latchwork-json-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    let leftover = Leftover::folder("json");
+    let folder = leftover.path();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "program"])
-        .env(FOLDER, &folder)
+        .env(FOLDER, folder)
         .env("LATCHWORK_CHECK", "quiet,json=findings")
-        .current_dir(&folder)
+        .current_dir(folder)
         .output()
         .unwrap();
     let findings = std::fs::read_to_string(folder.join("findings")).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success(), "{output:?}");
     let summary = |line: &str| {
         let finding: Value = serde_json::from_str(line).unwrap();

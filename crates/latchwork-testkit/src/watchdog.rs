@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Aborts the process when there was no [progress](Self::progress) until the [`Patience`] was over.
 ///
@@ -21,6 +22,7 @@ pub struct Watchdog {
 
 #[derive(Debug, Default)]
 struct Signs {
+    has_begun: AtomicBool,
     progress: AtomicU64,
     is_over: AtomicBool,
 }
@@ -36,6 +38,7 @@ impl Watchdog {
         let seen = Arc::clone(&signs);
         let mut patience = Patience::new();
         let watch = move || {
+            seen.has_begun.store(true, Relaxed);
             let mut last = 0;
             // Relaxed, here and below: nothing else depends on a sign, and `unpark` ends the sleep.
             while !seen.is_over.load(Relaxed) {
@@ -52,6 +55,10 @@ impl Watchdog {
             .name("watchdog".into())
             .spawn(watch)
             .expect("a thread for the watchdog");
+        // A thread that starts has a lock of std's for a moment. In a child forked meanwhile no thread could start.
+        while !signs.has_begun.load(Relaxed) {
+            std::thread::sleep(Duration::from_micros(20));
+        }
         Self {
             signs,
             thread: Some(thread),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::result::{Better, Distribution, Machine, Params, Row, SCHEMA, Spread, Unit, Warning};
 use crate::scenarios;
@@ -67,22 +69,23 @@ fn hostile() -> ScenarioResult {
 }
 
 /// A directory for one test, removed with its contents.
-pub(crate) struct Scratch(pub(crate) PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
-    pub(crate) fn new(test: &str) -> Self {
-        let name = format!("latchwork-bench-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 
     pub(crate) fn read(&self, file: &str) -> String {
-        fs::read_to_string(self.0.join(file)).unwrap()
+        fs::read_to_string(self.path().join(file)).unwrap()
     }
 
     pub(crate) fn files(&self) -> Vec<String> {
-        files_in(&self.0)
+        files_in(self.path())
     }
 }
 
@@ -93,12 +96,6 @@ pub(crate) fn files_in(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = entries.map(name).collect();
     names.sort();
     names
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 fn open(directory: &Path) -> Result<Report, Error> {
@@ -117,9 +114,9 @@ fn texts(svg: &str) -> Vec<String> {
 
 #[test]
 fn a_report_holds_all_that_was_measured() {
-    let scratch = Scratch::new("complete");
+    let scratch = Scratch::new();
     // The directory is created, with its parents.
-    let directory = scratch.0.join("some").join("where");
+    let directory = scratch.path().join("some").join("where");
     let mut report = open(&directory).unwrap();
     let result = hostile();
     report
@@ -162,8 +159,8 @@ fn a_report_holds_all_that_was_measured() {
 
 #[test]
 fn names_are_shown_as_they_are() {
-    let scratch = Scratch::new("escaped");
-    open(&scratch.0)
+    let scratch = Scratch::new();
+    open(scratch.path())
         .unwrap()
         .describe("what runs", Some("a talk, page 9"), &hostile())
         .unwrap();
@@ -266,8 +263,8 @@ fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
     }
     assert!(!svg.contains("wait-wake") && !svg.contains("other PI"));
 
-    let scratch = Scratch::new("histograms");
-    open(&scratch.0)
+    let scratch = Scratch::new();
+    open(scratch.path())
         .unwrap()
         .describe("what runs", Some("a talk, page 9"), &result)
         .unwrap();
@@ -281,7 +278,7 @@ fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
     assert!(!shown.iter().any(|text| text.starts_with("max 16 ms")));
     result.rows[0].extra.insert("disturbed_rounds".into(), 5.0);
     assert_eq!(panels::draw(&result).unwrap(), None);
-    let mut report = open(&scratch.0).unwrap();
+    let mut report = open(scratch.path()).unwrap();
     report.describe("what runs", None, &result).unwrap();
     assert_eq!(scratch.files(), ["heap.json", "heap.svg", "report.md"]);
     assert!(!scratch.read("report.md").contains("durations.svg"));
@@ -320,11 +317,11 @@ fn histograms_of_few_or_extreme_durations_are_well_formed() {
 
 #[test]
 fn a_second_run_overwrites_its_own_files_alone() {
-    let scratch = Scratch::new("again");
-    fs::write(scratch.0.join("notes.md"), "mine").unwrap();
-    fs::write(scratch.0.join("spawn.json"), "of another run").unwrap();
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("notes.md"), "mine").unwrap();
+    fs::write(scratch.path().join("spawn.json"), "of another run").unwrap();
     let mut first = hostile();
-    open(&scratch.0)
+    open(scratch.path())
         .unwrap()
         .describe("what runs", Some("a talk, page 9"), &first)
         .unwrap();
@@ -341,7 +338,7 @@ fn a_second_run_overwrites_its_own_files_alone() {
     );
 
     first.rows.truncate(1);
-    let mut report = open(&scratch.0).unwrap();
+    let mut report = open(scratch.path()).unwrap();
     // Old files stay until there is something new.
     assert!(scratch.read("report.md").contains("latchwork heap"));
     report
@@ -362,7 +359,7 @@ fn a_second_run_overwrites_its_own_files_alone() {
 
 #[test]
 fn an_unwritable_directory_is_refused_before_measuring() {
-    let scratch = Scratch::new("refused");
+    let scratch = Scratch::new();
     let refusal = |directory: &Path| {
         let Err(error) = open(directory) else {
             panic!("{} was accepted", directory.display());
@@ -370,7 +367,7 @@ fn an_unwritable_directory_is_refused_before_measuring() {
         error.to_string()
     };
 
-    let file = scratch.0.join("file");
+    let file = scratch.path().join("file");
     fs::write(&file, "mine").unwrap();
     let said = refusal(&file);
     let expected = format!(
@@ -384,11 +381,11 @@ fn an_unwritable_directory_is_refused_before_measuring() {
     // A file system in which not even root can create files.
     assert!(refusal(Path::new("/proc/self")).starts_with("cannot write /proc/self/heap.svg"));
 
-    let dangling = scratch.0.join("dangling");
+    let dangling = scratch.path().join("dangling");
     symlink("/nonexistent/report", &dangling).unwrap();
     assert!(refusal(&dangling).starts_with("cannot write"));
 
-    let taken = scratch.0.join("taken");
+    let taken = scratch.path().join("taken");
     fs::create_dir_all(taken.join("report.md")).unwrap();
     assert!(refusal(&taken).contains("taken/report.md"));
     assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);

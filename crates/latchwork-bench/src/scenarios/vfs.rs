@@ -24,7 +24,6 @@ use crate::peers::{Lock, SharedPage, cpu_time, placed};
 use crate::plan::Plan;
 use crate::published::{Experiment, GENERIC_MUTEX, Source};
 use crate::result::{Kind, Params, Unit};
-use crate::scratch::ScratchDir;
 
 pub(super) struct Vfs;
 
@@ -116,7 +115,7 @@ impl Visitor for Workload {
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = placed(make()?)?;
-            let scratch = ScratchDir::new("vfs")?;
+            let scratch = tempfile::tempdir()?;
             self.measure(&lock, scratch.path())
         })
     }

@@ -128,16 +128,19 @@ fn a_scenario_that_cannot_run_is_listed_with_its_reason_and_ends_no_other() {
 
 #[test]
 fn a_run_of_several_writes_one_page() {
-    let scratch = Scratch::new("several");
+    let scratch = Scratch::new();
     let line = format!(
         "bench heap heap --quick --rounds 1 --tasks 1 --only malloc --report {}",
-        scratch.0.display()
+        scratch.path().display()
     );
     let mut out = Vec::new();
     run_scenarios(&parse(&line).options, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
-        text.ends_with(&format!("report: {}/report.html\n", scratch.0.display())),
+        text.ends_with(&format!(
+            "report: {}/report.html\n",
+            scratch.path().display()
+        )),
         "{text}"
     );
     assert!(scratch.read("report.html").contains("id=\"heap\""));
@@ -191,8 +194,8 @@ fn region_scale_has_a_row_for_each_size_of_each_case() {
 
 #[test]
 fn a_comparison_of_files_names_an_unreadable_one() {
-    let scratch = Scratch::new("compare");
-    let path = |name: &str| scratch.0.join(name);
+    let scratch = Scratch::new();
+    let path = |name: &str| scratch.path().join(name);
     std::fs::write(path("empty.json"), "").unwrap();
     std::fs::write(path("text.json"), "no results").unwrap();
     for wrong in ["empty.json", "text.json", "missing.json"] {

@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// What a process of the program is started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,20 +152,23 @@ fn become_traced() -> io::Result<()> {
 
 /// The folder for the program's files. It is removed with its contents.
 struct Folder {
-    parent: PathBuf,
     path: PathBuf,
+    _parent: TempDir,
 }
 
 impl Folder {
     fn new() -> Result<Self, Error> {
-        let parent = std::env::temp_dir();
-        let parent = parent.join(format!("latchwork-crashtest-{}", std::process::id()));
-        std::fs::create_dir(&parent).map_err(|error| Error::Folder {
-            path: parent.clone(),
+        let made = tempfile::Builder::new()
+            .prefix("latchwork-crashtest-")
+            .tempdir();
+        let parent = made.map_err(|error| Error::Folder {
+            path: std::env::temp_dir(),
             error,
         })?;
-        let path = parent.join("state");
-        Ok(Self { parent, path })
+        Ok(Self {
+            path: parent.path().join("state"),
+            _parent: parent,
+        })
     }
 
     fn path(&self) -> &Path {
@@ -181,11 +185,5 @@ impl Folder {
             _ => {}
         }
         std::fs::create_dir(&self.path).map_err(failed)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.parent);
     }
 }

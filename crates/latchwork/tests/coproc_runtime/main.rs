@@ -10,7 +10,7 @@ use coproc_support::{Copying as _, children, isolated, proc_file, region, runs, 
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::{Child, Watchdog};
+use latchwork_testkit::Child;
 use std::time::Duration;
 
 fn give(_: &Region, value: i32) -> i32 {
@@ -222,37 +222,38 @@ fn coprocs_may_have_coprocs() {
 
 #[test]
 fn a_late_start_among_busy_threads_works() {
-    let _watchdog = Watchdog::start("late start".into());
-    let stop = AtomicU32::new(0);
-    let region = region();
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while stop.load(Ordering::Relaxed) == 0 {
-                    let blocks: Vec<Vec<u8>> = (1..50).map(|size| vec![1; size * 40]).collect();
-                    core::hint::black_box(&blocks);
-                    std::thread::spawn(|| core::hint::black_box(vec![1u8; 100]))
-                        .join()
-                        .unwrap();
-                }
-            });
-        }
-        for _ in 0..10 {
-            let coprocs = coproc_support::start(&region).unwrap();
-            // It allocates and starts threads, too.
-            fn entry(_: &Region, (): ()) -> i32 {
-                std::thread::spawn(|| vec![1u8; 3000].len() as i32)
-                    .join()
-                    .unwrap()
+    isolated(|| {
+        let stop = AtomicU32::new(0);
+        let region = region();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while stop.load(Ordering::Relaxed) == 0 {
+                        let blocks: Vec<Vec<u8>> = (1..50).map(|size| vec![1; size * 40]).collect();
+                        core::hint::black_box(&blocks);
+                        std::thread::spawn(|| core::hint::black_box(vec![1u8; 100]))
+                            .join()
+                            .unwrap();
+                    }
+                });
             }
-            let exit = coprocs
-                .spawn_value(entry, (), &Attributes::new())
-                .unwrap()
-                .join()
-                .unwrap();
-            assert_eq!(exit.outcome, Outcome::Returned(3000));
-        }
-        stop.store(1, Ordering::Relaxed);
+            for _ in 0..10 {
+                let coprocs = coproc_support::start(&region).unwrap();
+                // It allocates and starts threads, too.
+                fn entry(_: &Region, (): ()) -> i32 {
+                    std::thread::spawn(|| vec![1u8; 3000].len() as i32)
+                        .join()
+                        .unwrap()
+                }
+                let exit = coprocs
+                    .spawn_value(entry, (), &Attributes::new())
+                    .unwrap()
+                    .join()
+                    .unwrap();
+                assert_eq!(exit.outcome, Outcome::Returned(3000));
+            }
+            stop.store(1, Ordering::Relaxed);
+        });
     });
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, mem};
+use std::{env, mem};
 
 use super::{CAPACITY, MessageQueue, Receives, Sends};
 
@@ -46,12 +46,9 @@ fn functions() -> io::Result<&'static Functions> {
 
 /// Compiles the file in a temporary directory, and loads the result.
 fn build() -> io::Result<Functions> {
-    let directory = env::temp_dir().join(format!("latchwork-bench-{}", std::process::id()));
-    fs::create_dir(&directory)?;
-    let library = directory.join("boost.so");
-    let loaded = compile(&library).and_then(|()| load(&library));
-    fs::remove_dir_all(&directory)?;
-    loaded
+    let directory = tempfile::tempdir()?;
+    let library = directory.path().join("boost.so");
+    compile(&library).and_then(|()| load(&library))
 }
 
 fn compile(library: &Path) -> io::Result<()> {

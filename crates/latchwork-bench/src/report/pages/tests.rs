@@ -165,11 +165,11 @@ fn numbers_are_as_long_as_they_mean_something() {
 }
 
 /// The report on the results in `directory`, in a directory of its own.
-fn again(directory: &Path, test: &str) -> Result<Scratch, Error> {
+fn again(directory: &Path) -> Result<Scratch, Error> {
     let results = read_results(directory)?;
-    let scratch = Scratch::new(test);
+    let scratch = Scratch::new();
     let found: Vec<&dyn Scenario> = results.iter().map(|(scenario, _)| *scenario).collect();
-    let mut report = Report::open(&scratch.0, &found)?;
+    let mut report = Report::open(scratch.path(), &found)?;
     for (scenario, result) in results {
         report.add(scenario, result)?;
     }
@@ -178,10 +178,10 @@ fn again(directory: &Path, test: &str) -> Result<Scratch, Error> {
 
 #[test]
 fn a_report_is_made_again_from_its_results() {
-    let first = Scratch::new("first");
-    fs::write(first.0.join("inversion.json"), inversion().to_json()).unwrap();
-    fs::write(first.0.join("other.json"), "of another program").unwrap();
-    let second = again(&first.0, "second").unwrap();
+    let first = Scratch::new();
+    fs::write(first.path().join("inversion.json"), inversion().to_json()).unwrap();
+    fs::write(first.path().join("other.json"), "of another program").unwrap();
+    let second = again(first.path()).unwrap();
     let files = [
         "inversion.json",
         "inversion.svg",
@@ -194,14 +194,14 @@ fn a_report_is_made_again_from_its_results() {
     let text = second.read("report.md");
     assert_says(&text, &["[Recent new features in NPTL](nptl.md)"]);
 
-    fs::write(first.0.join("heap.json"), inversion().to_json()).unwrap();
-    let error = again(&first.0, "wrong").err().unwrap().to_string();
+    fs::write(first.path().join("heap.json"), inversion().to_json()).unwrap();
+    let error = again(first.path()).err().unwrap().to_string();
     assert!(
         error.ends_with("heap.json: it has no result of heap"),
         "{error}"
     );
-    let empty = Scratch::new("empty");
-    let error = again(&empty.0, "none").err().unwrap();
+    let empty = Scratch::new();
+    let error = again(empty.path()).err().unwrap();
     assert!(matches!(error, Error::NoResults { .. }), "{error}");
 }
 
@@ -209,7 +209,7 @@ fn a_report_is_made_again_from_its_results() {
 #[test]
 fn the_pages_of_the_documentation_are_made_from_its_results() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
-    let made = again(&directory, "documentation").unwrap();
+    let made = again(&directory).unwrap();
     let hint = "`latchwork bench report docs/results` writes it";
     // The page of HTML is large, and not kept in the repository.
     let kept = |files: Vec<String>| -> Vec<String> {

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use crate::scratch::ScratchDir;
+use tempfile::TempDir;
 
 /// A program that has not ended after this time hangs. They take seconds on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -40,12 +39,12 @@ pub(super) struct Run {
     command: &'static Path,
     way: Way,
     pub(super) quick: bool,
-    scratch: ScratchDir,
+    scratch: TempDir,
 }
 
 impl Run {
     pub(super) fn new(command: &'static Path, way: Way, quick: bool) -> io::Result<Self> {
-        let scratch = ScratchDir::new("programs")?;
+        let scratch = tempfile::tempdir()?;
         Ok(Self {
             command,
             way,

@@ -5,7 +5,6 @@
 //! sources are parts of this crate, so that an installed command has them. Without a compiler there are no figures.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::Command;
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, elf};
@@ -62,10 +61,10 @@ impl Program {
 
     /// Bytes of text, data and bss, as `size` counts them, and of the object that it locks.
     pub(super) fn sizes(&self) -> io::Result<[f64; 4]> {
-        let folder = Scratch::new()?;
-        let place = |name: &str| folder.0.join(name);
+        let folder = tempfile::tempdir()?;
+        let place = |name: &str| folder.path().join(name);
         for (name, text) in latchwork_c::headers::MIGRATION {
-            std::fs::create_dir_all(place(name).parent().unwrap_or(&folder.0))?;
+            std::fs::create_dir_all(place(name).parent().unwrap_or(folder.path()))?;
             std::fs::write(place(name), text)?;
         }
         std::fs::write(place(self.source), self.text)?;
@@ -74,7 +73,7 @@ impl Program {
             .args(["-std=c11", "-Os", "-c", "-o"])
             .arg(&object)
             .arg("-I")
-            .arg(&folder.0)
+            .arg(folder.path())
             .arg(place(self.source))
             .output()
             .map_err(|error| io::Error::new(error.kind(), format!("cc: {error}")))?;
@@ -103,28 +102,5 @@ impl Program {
         let object = object.ok_or_else(|| io::Error::other(format!("no object {OBJECT}")))?;
         sizes[3] = object.size() as f64;
         Ok(sizes)
-    }
-}
-
-/// A directory that is removed with its files.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> io::Result<Self> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("latchwork-{}-{number}-footprint", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        // Not an existing one, which might be another user's.
-        std::fs::create_dir(&folder)?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // An error is ignored: there is no one to report it to, and the directory is temporary.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
