@@ -160,11 +160,13 @@ fn c_waits_for_notifications_by_rust_and_vice_versa() {
 /// A thread that ends while it holds a lock that it acquired in C.
 fn end_holding(mutex: &Mutex<u64, Robust>) {
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let thread = scope.spawn(|| {
             // SAFETY: a lock of that kind, which stays where it is.
             let locked = unsafe { lw_robust_mutex_lock(core::ptr::from_ref(mutex).cast()) };
             assert_eq!(locked, 0);
         });
+        // The scope's end alone does not wait for the thread's destructors.
+        thread.join().unwrap();
     });
 }
 

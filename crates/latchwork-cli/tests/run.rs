@@ -3,7 +3,7 @@
 mod common;
 
 use common::{command, unique};
-use latchwork_testkit::{Leftover, output_of};
+use latchwork_testkit::{Leftover, output_of, write_program};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -156,9 +156,7 @@ fn a_program_for_musl_is_refused_before_it_starts() {
     program[place..place + name.len()].copy_from_slice(name);
     let folder = Leftover::folder("musl");
     let path = folder.path().join("program");
-    std::fs::write(&path, program).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&path, executable).unwrap();
+    write_program(&path, &program);
     for option in ["--check", "--heal", "--mutex=tp"] {
         let output = run(&[option, "--", path.to_str().unwrap()]);
         let said = errors(&output);

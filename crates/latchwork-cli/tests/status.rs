@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Holder, Named, WAITED_FOR, command, run, run_as_nobody, unique};
-use latchwork_testkit::{Leftover, Watchdog, output_of};
+use common::{Holder, Named, WAITED_FOR, run, run_as_nobody, unique};
+use latchwork_testkit::{Leftover, Watchdog};
 use std::process::Output;
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,21 +16,15 @@ fn shown(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A process that is no more.
-fn no_process() -> String {
-    let child = command().arg("--version").spawn().unwrap();
-    let pid = child.id().to_string();
-    output_of(child);
-    pid
-}
+/// More than the most that the kernel gives a process.
+const NO_PROCESS: &str = "4194305";
 
 #[test]
 fn a_missing_object_is_one_line_and_a_failure_for_each_verb() {
     let name = unique("nosuch");
-    let pid = no_process();
     let no_region = format!("there is no region {name:?}");
     let no_file = format!("{name}: No such file or directory (os error 2)");
-    let no_process = format!("there is no process {pid}");
+    let no_process = format!("there is no process {NO_PROCESS}");
     for (args, message) in [
         (&["ps", &name][..], &no_region),
         (&["ps", &name, "--json"], &no_region),
@@ -42,9 +36,9 @@ fn a_missing_object_is_one_line_and_a_failure_for_each_verb() {
         (&["locks", "--region", &name], &no_region),
         (&["locks", "--region", &name, "--json"], &no_region),
         (&["locks", "--region", &name, "--watch=0.05"], &no_region),
-        (&["locks", "--pid", &pid], &no_process),
-        (&["locks", "--pid", &pid, "--json"], &no_process),
-        (&["locks", "--pid", &pid, "--watch=0.05"], &no_process),
+        (&["locks", "--pid", NO_PROCESS], &no_process),
+        (&["locks", "--pid", NO_PROCESS, "--json"], &no_process),
+        (&["locks", "--pid", NO_PROCESS, "--watch=0.05"], &no_process),
         (&["order", "show", &name], &no_file),
         (&["order", "merge", &name], &no_file),
         (&["order", "diff", &name, &name], &no_file),
@@ -65,7 +59,7 @@ fn existing_objects_are_shown_despite_missing_ones() {
     let named = Named::new("there");
     let holder = Holder::with_waiter(&named.0);
     let name = unique("nosuch");
-    let (pid, missing) = (holder.pid().to_string(), no_process());
+    let pid = holder.pid().to_string();
     let watchdog = Watchdog::start("a lock that is waited for".into());
     while !shown(&run(&["locks", "--region", &named.0])).contains(WAITED_FOR) {
         sleep(Duration::from_millis(10));
@@ -82,9 +76,9 @@ fn existing_objects_are_shown_despite_missing_ones() {
             &["locks", "--json", "--region", &name, "--region", &named.0],
             WAITED_FOR,
         ),
-        (&["locks", "--pid", &missing, "--pid", &pid], WAITED_FOR),
+        (&["locks", "--pid", NO_PROCESS, "--pid", &pid], WAITED_FOR),
         (
-            &["locks", "--json", "--pid", &missing, "--pid", &pid],
+            &["locks", "--json", "--pid", NO_PROCESS, "--pid", &pid],
             WAITED_FOR,
         ),
     ] {

@@ -72,7 +72,7 @@ pub use mapped::Mapped;
 pub use namespace::Namespace;
 pub use page::Page;
 pub use patience::Patience;
-pub use program::{output_of, receive_patiently};
+pub use program::{output_of, receive_patiently, write_program};
 pub use seed::Seed;
 pub use storm::{Storm, Worker};
 pub use thread_id::ThreadId;

@@ -1,7 +1,9 @@
-//! Programs that must end by themselves.
+//! Programs that tests start.
 
 use crate::Patience;
-use std::process::{Child, Output};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
 /// The output that a program has written to its pipes, and its exit status.
@@ -34,4 +36,22 @@ pub fn receive_patiently<T>(receiver: &Receiver<T>) -> Option<T> {
             received => return received.ok(),
         }
     }
+}
+
+/// Writes a program. A process of its own does: if this one did, a program that another test starts at that moment would
+/// have the file open for writing, and the kernel would not execute it.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn write_program(path: &Path, contents: &[u8]) {
+    let mut shell = Command::new("sh")
+        .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut input = shell.stdin.take().expect("a pipe");
+    input.write_all(contents).expect("the shell reads it");
+    drop(input);
+    assert!(shell.wait().expect("the shell ends").success());
 }

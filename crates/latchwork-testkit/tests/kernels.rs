@@ -1,6 +1,6 @@
 //! What the scripts of `ci/kernels` make of a machine's console: a fault in it would hide the faults that a machine finds.
 
-use latchwork_testkit::Leftover;
+use latchwork_testkit::{Leftover, output_of, write_program};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -260,13 +260,11 @@ fn kills_are_counted_as_storms_print_them() {
 
 /// A folder of programs that replace others.
 fn stubs(folder: &Path, programs: &[(&str, &str)]) -> String {
-    use std::os::unix::fs::PermissionsExt;
     let stubs = folder.join("stubs");
     fs::create_dir_all(&stubs).unwrap();
     for (name, text) in programs {
         let file = stubs.join(name);
-        fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&file, format!("#!/bin/sh\n{text}\n").as_bytes());
     }
     let path = std::env::var("PATH").unwrap();
     format!("{}:{path}", stubs.display())
@@ -323,7 +321,8 @@ fn a_quick_run_ends_at_its_limit_whatever_takes_so_long() {
     quick.arg("--quick").env("PATH", path);
     quick.env("LATCHWORK_KERNELS", folder.path());
     quick.env("LATCHWORK_KERNELS_LIMIT", "1");
-    let said = stdout(&quick.output().unwrap());
+    quick.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = stdout(&output_of(quick.spawn().unwrap()));
     let reason = "skipped: building the tests took the 1 seconds of --quick";
     assert!(said.contains(reason), "{said}");
 }

@@ -119,17 +119,21 @@ mod tests {
                 .find(|line| line.starts_with("policy"))
                 .map(str::to_owned)
         };
-        let before = policy(scheduling());
-        feature::findings(ask::ask);
-        assert_eq!(policy(scheduling()), before);
         let own = format!(".latchwork-probe-{}-", crate::sys::thread::thread_id());
-        let left = crate::sys::inspect::names(Path::new(crate::region::inspect::DIRECTORY))
-            .unwrap_or_default();
-        assert!(
-            !left
-                .iter()
-                .any(|name| name.to_string_lossy().starts_with(&own))
-        );
+        // (An earlier thread of this ID may have been killed at it.)
+        let files = || {
+            let all = crate::sys::inspect::names(Path::new(crate::region::inspect::DIRECTORY));
+            let mut own: Vec<_> = all
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|name| name.to_string_lossy().starts_with(&own))
+                .collect();
+            own.sort();
+            own
+        };
+        let before = (policy(scheduling()), files());
+        feature::findings(ask::ask);
+        assert_eq!((policy(scheduling()), files()), before);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
+use core::cell::Cell;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
@@ -18,10 +19,13 @@ use std::os::unix::thread::JoinHandleExt;
 use std::sync::{Once, mpsc};
 use std::thread;
 
-static HANDLED: AtomicU32 = AtomicU32::new(0);
+thread_local!(static HANDLED: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) });
 
+/// Counts for the thread that it interrupts.
 extern "C" fn count(_: i32) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
+    if let Some(handled) = HANDLED.get() {
+        handled.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn install_restarting_handler() {
@@ -90,13 +94,13 @@ macro_rules! of_protocol {
             fn no_handler_ends_any_other_wait() {
                 let _watchdog = Watchdog::start(concat!(stringify!($name), " other").into());
                 static FREE: AtomicBool = AtomicBool::new(false);
+                static WAITERS: AtomicU32 = AtomicU32::new(0);
                 let mutex = leaked();
-                let before = HANDLED.load(Ordering::Relaxed);
                 let (held, is_held) = mpsc::channel();
                 let holder = thread::spawn(move || {
                     let guard = mutex.lock();
                     held.send(()).unwrap();
-                    while HANDLED.load(Ordering::Relaxed) < before + 20 {
+                    while WAITERS.load(Ordering::Relaxed) < 20 {
                         thread::yield_now();
                     }
                     FREE.store(true, Ordering::Relaxed);
@@ -104,6 +108,7 @@ macro_rules! of_protocol {
                 });
                 is_held.recv().unwrap();
                 let was_free = under_signals(|| {
+                    HANDLED.set(Some(&WAITERS));
                     let _guard = mutex.lock();
                     FREE.load(Ordering::Relaxed)
                 });

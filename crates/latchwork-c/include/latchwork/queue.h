@@ -65,9 +65,9 @@ int lw_queue_create(lw_queue_t **queue, lw_region_t *region, const char *name, u
 int lw_queue_open(lw_queue_t **queue, lw_region_t *region, const char *name);
 
 /*
- * Gives up the handle, and the descriptor of lw_queue_fd(). A queue of a region stays; one of this process's own is gone
- * when its forks have closed it, too. EBUSY: messages are in hand by this handle (in a child of a fork also those of the
- * parent).
+ * Gives up the handle, and the descriptor of lw_queue_fd(). A queue of a region stays. One of this process's own is gone
+ * when the process and its forks have closed it or ended; the memory stays mapped in a fork until that ends. EBUSY:
+ * messages are in hand by this handle (in a child of a fork also those of the parent).
  */
 int lw_queue_close(lw_queue_t *queue);
 

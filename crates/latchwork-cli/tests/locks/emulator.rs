@@ -151,25 +151,21 @@ impl Screen {
 
 /// A terminal of this size: the end that shows, and the one that a program has.
 pub fn terminal(size: (usize, usize)) -> (File, OwnedFd) {
-    let (mut master, mut slave) = (0, 0);
-    let none = std::ptr::null_mut;
-    // SAFETY: two places for descriptors; the rest is left out.
-    let made = unsafe {
-        libc::openpty(
-            &raw mut master,
-            &raw mut slave,
-            none(),
-            none().cast(),
-            none().cast(),
-        )
+    // Closed on exec from the first moment on, also in programs that other tests start: one that had the first end would
+    // keep the terminal open.
+    const FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let mut name = [0; 64];
+    // SAFETY: descriptors that were made just now, and a place for a name.
+    let (master, slave) = unsafe {
+        let master = libc::posix_openpt(FLAGS);
+        libc::grantpt(master);
+        libc::unlockpt(master);
+        libc::ptsname_r(master, name.as_mut_ptr(), name.len());
+        (master, libc::open(name.as_ptr(), FLAGS))
     };
-    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    assert!(slave >= 0, "{}", std::io::Error::last_os_error());
     // SAFETY: made just now.
     let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-    for end in [master.as_raw_fd(), slave.as_raw_fd()] {
-        // SAFETY: open; a program is to have three copies of its end, and nothing else.
-        unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
-    }
     set_size(&slave, size);
     (master, slave)
 }

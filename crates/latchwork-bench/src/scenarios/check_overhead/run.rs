@@ -71,7 +71,8 @@ impl Run {
                 let mut command = Command::new(self.command);
                 command.arg("run");
                 match way {
-                    Way::Check => command.args(["--check", "--json"]),
+                    // (On a busy machine a wait may be long though nothing is wrong.)
+                    Way::Check => command.args(["--check", "--json", "--long", "0"]),
                     _ => command.args(["--mutex=tp", "--quiet"]),
                 };
                 command.arg("--").arg(program);

@@ -184,18 +184,22 @@ fn leaves(and_comes_back: bool) {
 fn a_deadlock_is_detected_though_all_of_its_naps_have_ended_since() {
     for role in ["naps", "gate"] {
         let actor = Actor::start(role);
-        let (gathering, tasks) = actor.suspected();
-        let watchdog = Watchdog::start("no nap ever ends".into());
-        for task in tasks {
-            let seen = &gathering.asleep[&task];
-            while seen.thread.is_still_asleep(actor.child.id(), seen.turns) {
-                thread::yield_now();
+        let is_detected = || {
+            let (gathering, tasks) = actor.suspected();
+            let watchdog = Watchdog::start("no nap ever ends".into());
+            for task in tasks {
+                let seen = &gathering.asleep[&task];
+                while seen.thread.is_still_asleep(actor.child.id(), seen.turns) {
+                    thread::yield_now();
+                }
             }
-        }
-        drop(watchdog);
-        let picture = gathering.conclude();
-        let own = |cycle: &Vec<_>| actor.is_own(&picture, cycle);
-        assert!(picture.cycles.iter().any(own), "{role}");
+            drop(watchdog);
+            let picture = gathering.conclude();
+            let own = |cycle: &Vec<_>| actor.is_own(&picture, cycle);
+            picture.cycles.iter().any(own)
+        };
+        // A thread that gets no processor between two naps is not seen to wait.
+        assert!((0..20).any(|_| is_detected()), "{role}");
     }
 }
 
