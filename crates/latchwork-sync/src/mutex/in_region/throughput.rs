@@ -177,8 +177,18 @@ impl<'a> Lock<'a> {
     #[inline(never)]
     fn enter(&self, ends_turn: bool, wait_mode: WaitMode) -> Result<Acquired, RawError> {
         // Relaxed: no other task writes, or removes, the identity of the calling one.
-        if owner_of(self.word.load(Ordering::Relaxed)) == self.me.identity() {
+        let word = self.word.load(Ordering::Relaxed);
+        if owner_of(word) == self.me.identity() {
             return Err(RawError::Deadlock);
+        }
+        // A dead owner is not polled for. (If a top waiter wants the lock handed off, that one takes it.)
+        if is_held(word)
+            && word & REQUEST == 0
+            && !ends_turn
+            && self.is_gone(word)
+            && let Some(taken) = self.take_from_dead(word)
+        {
+            return Ok(taken);
         }
         let budget = Budget::at(core::ptr::from_ref(self.word).addr(), SLEEP);
         if !ends_turn && let Some(ended) = self.steal_by_polling(&budget) {

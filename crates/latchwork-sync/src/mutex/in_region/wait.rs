@@ -6,7 +6,7 @@ use super::forms::{RawError, RegionOps};
 use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
+use crate::backoff::{FIRST_POLLS, HAND_OVER, REST, pause, rest_if_contended};
 use crate::mutex::wait_mode::check_end;
 use crate::mutex::{Acquired, WaitMode, WaitWake};
 use crate::sharing::Shared;
@@ -91,8 +91,14 @@ impl<'a> Word<'a> {
         }
         let _collision = rest_if_contended(REST);
         let mut left = HAND_OVER;
+        // A dead owner is polled for no longer than this.
+        let mut look = HAND_OVER.saturating_sub(FIRST_POLLS);
         let word = loop {
-            let word = self.poll(&mut left);
+            let word = self.poll(&mut left, look);
+            if is_held(word) && word & WAITERS == 0 && look > 0 && !me.is_gone(owner_of(word)) {
+                look = 0;
+                continue;
+            }
             if word != 0 {
                 break word;
             }
@@ -107,13 +113,13 @@ impl<'a> Word<'a> {
     }
 
     /// Polls while a task holds the lock and none sleeps: if others sleep already, the lock is held for longer than polls
-    /// last. Takes its pauses from those that are `left`. Returns the last value read.
+    /// last. Takes its pauses from those that are `left`, down to `least`. Returns the last value read.
     #[inline]
-    fn poll(&self, left: &mut u32) -> u64 {
+    fn poll(&self, left: &mut u32, least: u32) -> u64 {
         loop {
             // Relaxed: only a compare-and-swap acquires the lock.
             let word = self.word().load(Ordering::Relaxed);
-            if !is_held(word) || word & WAITERS != 0 || *left == 0 {
+            if !is_held(word) || word & WAITERS != 0 || *left <= least {
                 return word;
             }
             *left = left.saturating_sub(pause(HAND_OVER - *left));
@@ -203,7 +209,7 @@ impl<'a> Word<'a> {
             } else if ended == Wait::TimedOut {
                 sleep = Some(Sleep::Watch);
             }
-            word = self.poll(&mut { HAND_OVER });
+            word = self.poll(&mut { HAND_OVER }, 0);
         }
     }
 
