@@ -265,7 +265,7 @@ fn a_check_that_hangs_is_reported() {
     if cases().is_none() {
         return;
     }
-    let (report, status) = program.report(&["--timeout", "10", "--every", "9"], &[]);
+    let (report, status) = program.report(&["--timeout", "10", "--every", "18"], &[]);
     assert_eq!(status, Some(1));
     let violations = report["kills"]["violations"].as_array().unwrap();
     assert!(!violations.is_empty());

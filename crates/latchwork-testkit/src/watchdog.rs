@@ -56,7 +56,12 @@ impl Watchdog {
             .spawn(watch)
             .expect("a thread for the watchdog");
         // A thread that starts has a lock of std's for a moment. In a child forked meanwhile no thread could start.
+        let mut start = Patience::new();
         while !signs.has_begun.load(Relaxed) {
+            assert!(
+                !start.is_over(),
+                "a thread does not start: this child was forked while another started"
+            );
             std::thread::sleep(Duration::from_micros(20));
         }
         Self {

@@ -31,7 +31,7 @@ extern "C" fn count(_: i32) {
 fn install_restarting_handler() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: a handler that does one atomic operation.
+        // SAFETY: a handler that reads a thread-local constant-initialised cell, and does one atomic operation.
         unsafe {
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = count as *const () as usize;
@@ -94,13 +94,13 @@ macro_rules! of_protocol {
             fn no_handler_ends_any_other_wait() {
                 let _watchdog = Watchdog::start(concat!(stringify!($name), " other").into());
                 static FREE: AtomicBool = AtomicBool::new(false);
-                static WAITERS: AtomicU32 = AtomicU32::new(0);
+                static COUNT: AtomicU32 = AtomicU32::new(0);
                 let mutex = leaked();
                 let (held, is_held) = mpsc::channel();
                 let holder = thread::spawn(move || {
                     let guard = mutex.lock();
                     held.send(()).unwrap();
-                    while WAITERS.load(Ordering::Relaxed) < 20 {
+                    while COUNT.load(Ordering::Relaxed) < 20 {
                         thread::yield_now();
                     }
                     FREE.store(true, Ordering::Relaxed);
@@ -108,7 +108,7 @@ macro_rules! of_protocol {
                 });
                 is_held.recv().unwrap();
                 let was_free = under_signals(|| {
-                    HANDLED.set(Some(&WAITERS));
+                    HANDLED.set(Some(&COUNT));
                     let _guard = mutex.lock();
                     FREE.load(Ordering::Relaxed)
                 });

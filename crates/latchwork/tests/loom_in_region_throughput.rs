@@ -242,6 +242,58 @@ fn a_request_keeps_newcomers_out() {
     request_keeps_newcomers_out(scene(HandsOff::AtOnce));
 }
 
+/// The same if the owner dies after the request: a newcomer that takes the lock from it has waited, and has made a request of
+/// its own. (A death may end the newcomer's sleep at the gate; then there are two top waiters.)
+fn request_beside_a_dead_owner_keeps_newcomers_out(scene: Scene) {
+    for life in 1..6 {
+        scene.explore(Some(2), move || {
+            take_requests();
+            let shared = Arc::<Shared>::default();
+            let is_in = Arc::new(AtomicBool::new(false));
+            let owner = spawn(&shared, 1, Some(life), Shared::enter);
+            let waiter = {
+                let (shared, is_in) = (Arc::clone(&shared), Arc::clone(&is_in));
+                loom::thread::spawn(move || {
+                    as_task(2, None, || {
+                        shared.lock.lock(None);
+                        is_in.store(true, Ordering::Relaxed);
+                        shared.lock.mark_consistent();
+                        shared.work_and_unlock();
+                    });
+                })
+            };
+            as_task(0, None, || {
+                // The others may run first.
+                loom::thread::yield_now();
+                let before = requests();
+                let is_requested = before > 0 && !is_in.load(Ordering::Relaxed);
+                let taken = shared.lock.lock(None);
+                let overtakes = is_requested && !is_in.load(Ordering::Relaxed);
+                let has_waited = taken == Taken::Clean || requests() > before;
+                assert!(!overtakes || has_waited, "{OVERTAKEN}");
+                shared.lock.mark_consistent();
+                shared.work_and_unlock();
+            });
+            owner.join().unwrap();
+            waiter.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_request_beside_a_dead_owner_keeps_newcomers_out() {
+    request_beside_a_dead_owner_keeps_newcomers_out(scene(HandsOff::AtOnce));
+}
+
+region_twin!(
+    twin_newcomer_that_ignores_a_request_beside_a_dead_owner_is_found,
+    RegionNewcomerIgnoresRequest,
+    OVERTAKEN,
+    |scene| request_beside_a_dead_owner_keeps_newcomers_out(Scene {
+        hands_off: HandsOff::AtOnce,
+        ..scene
+    })
+);
 region_twin!(
     twin_owner_that_looks_like_none_to_a_sleeper_is_found,
     RegionCountsSlotsFromZero,

@@ -9,7 +9,7 @@ use latchwork::model::Scene;
 use latchwork::mutex::InRegion;
 use support::{
     Kind, Shared, a_reader_and_a_writer, a_writer_dies_at_the_gate, at_every_step,
-    one_writes_while_it_reads,
+    one_writes_while_it_reads, three_writers,
 };
 
 type Two = Shared<2, InRegion>;
@@ -38,4 +38,5 @@ models_of! {
     twin_successor_taken_for_the_dead_task_is_detected: RegionIgnoresGenerations, "deadlock", support::a_successor_reads_and_writes::<InRegion>;
     twin_gate_that_a_dead_waiter_keeps_is_detected: RegionGateKeptByDead, "deadlock", a_writer_dies_at_the_gate::<InRegion>;
     twin_gate_whose_hand_off_wakes_nobody_is_detected: RegionHandOffWakesNobody, "deadlock", a_writer_dies_at_the_gate::<InRegion>;
+    twin_gate_that_wakes_nobody_is_detected: RegionGateWakesNobody, "deadlock", three_writers::<InRegion>;
 }

@@ -10,7 +10,7 @@ use latchwork::model::Scene;
 use latchwork::mutex::Robust;
 use support::{
     Kind, Shared, a_reader_and_a_writer, a_writer_dies_at_the_gate, at_every_step,
-    one_writes_while_it_reads,
+    one_writes_while_it_reads, three_writers,
 };
 
 type Two = Shared<2, Robust>;
@@ -36,4 +36,5 @@ models_of! {
     twin_death_that_tore_nothing_and_is_reported_is_detected: RobustRwLockReportsAllDeaths, "a report of a death that changed nothing", |scene| at_every_step(scene, 2, Two::write, &[Two::read]);
     twin_seat_without_announcement_is_detected: RobustNotAnnounced, "deadlock", |scene| at_every_step(scene, 2, Two::read, &[Two::write]);
     twin_gate_whose_hand_off_wakes_nobody_is_detected: ThroughputHandOffWakesNobody, "deadlock", a_writer_dies_at_the_gate::<Robust>;
+    twin_gate_that_wakes_nobody_is_detected: ThroughputGateWakesNobody, "deadlock", three_writers::<Robust>;
 }

@@ -115,7 +115,9 @@ impl Visitor for Workload {
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = placed(make()?)?;
-            let scratch = tempfile::tempdir()?;
+            let scratch = tempfile::Builder::new()
+                .prefix("latchwork-bench-")
+                .tempdir()?;
             self.measure(&lock, scratch.path())
         })
     }

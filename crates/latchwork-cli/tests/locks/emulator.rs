@@ -158,6 +158,7 @@ pub fn terminal(size: (usize, usize)) -> (File, OwnedFd) {
     // SAFETY: descriptors that were made just now, and a place for a name.
     let (master, slave) = unsafe {
         let master = libc::posix_openpt(FLAGS);
+        assert!(master >= 0, "{}", std::io::Error::last_os_error());
         libc::grantpt(master);
         libc::unlockpt(master);
         libc::ptsname_r(master, name.as_mut_ptr(), name.len());

@@ -145,6 +145,8 @@ pub enum Fault {
     RegionHandOffForgetsSleepers,
     /// A newcomer takes a lock of a region that is reserved for the top waiter.
     RegionNewcomerTakesReserved,
+    /// A newcomer takes a lock of a region from a dead owner although the top waiter has requested it.
+    RegionNewcomerIgnoresRequest,
     /// A task that acquires a free robust lock through the kernel does not check the state.
     RobustTrustsWord,
     /// A robust lock that inherits priority is released as if no task slept.

@@ -36,6 +36,12 @@ impl<P: RegionProtocol> Shared<P> {
         self.torn.with_mut(|data| unsafe { *data = torn });
     }
 
+    fn assert_whole(&self) {
+        // SAFETY: called with the lock held.
+        let torn = self.torn.with(|data| unsafe { *data });
+        assert!(!torn, "torn data, and nobody said so");
+    }
+
     pub fn work_and_unlock(&self) {
         self.set_torn(true);
         step();
@@ -51,9 +57,7 @@ impl<P: RegionProtocol> Shared<P> {
     pub fn enter_by(&self, otherwise: impl FnOnce(Taken)) {
         match self.lock.lock(None) {
             Taken::Clean => {
-                // SAFETY: the lock is held.
-                let torn = self.torn.with(|data| unsafe { *data });
-                assert!(!torn, "torn data, and nobody said so");
+                self.assert_whole();
             }
             taken => {
                 otherwise(taken);
@@ -144,24 +148,40 @@ pub fn has_a_successor<P: RegionProtocol>(scene: Scene) {
     }
 }
 
+/// The owner dies before the others come, or while they wait.
 pub fn unrepaired_is_lost<P: RegionProtocol>(scene: Scene) {
-    scene.explore(Some(3), || {
-        let shared = Arc::<Shared<P>>::default();
-        assert!(!as_task(1, Some(2), || {
-            shared.lock.lock(None);
-            step();
-            step();
-        }));
-        let give_up = |shared: &Shared<P>| match shared.lock.lock(None) {
-            Taken::OwnerDied => shared.lock.give_up(),
-            other => assert_eq!(other, Taken::NotRecoverable),
-        };
-        let threads = [2, 3].map(|number| spawn(&shared, number, None, give_up));
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
-        assert_eq!(shared.lock.lock(None), Taken::NotRecoverable);
-    });
+    for (waits_for_death, preemptions) in [(true, 3), (false, 2)] {
+        scene.explore(Some(preemptions), move || {
+            let shared = Arc::<Shared<P>>::default();
+            let mut threads = vec![spawn(&shared, 1, Some(2), |shared| {
+                shared.lock.lock(None);
+                shared.set_torn(true);
+                step();
+                step();
+            })];
+            if waits_for_death {
+                threads.remove(0).join().unwrap();
+            }
+            let give_up = |shared: &Shared<P>| match shared.lock.lock(None) {
+                Taken::Clean => {
+                    shared.assert_whole();
+                    // SAFETY: the lock is held.
+                    unsafe { shared.lock.unlock() };
+                }
+                Taken::OwnerDied => shared.lock.give_up(),
+                other => assert_eq!(other, Taken::NotRecoverable),
+            };
+            threads.extend([2, 3].map(|number| spawn(&shared, number, None, give_up)));
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            // As the last: the owner may have been; or it died before it had the lock.
+            as_task(0, None, || give_up(&shared));
+            if waits_for_death {
+                assert_eq!(shared.lock.lock(None), Taken::NotRecoverable);
+            }
+        });
+    }
 }
 
 /// A model that must fail with a fault, in a way of which this is said.

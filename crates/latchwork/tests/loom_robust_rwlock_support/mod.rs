@@ -7,6 +7,8 @@
 //! data comes with a report, and a death that tore nothing is not reported. Each has a negative twin.
 //!
 //! The gate is the one that programs get: a throughput lock, which is handed off to a waiter never, or whenever there is one.
+//! Where `Kind::NAPS_END`, a sleep at the gate may end by itself in models with deaths; so these do not show that a task at
+//! the gate is woken, and those without deaths do.
 //!
 //! Left out: what the models of the robust mutexes leave out; polling; more than two tasks that are not
 //! the model's own, and more than two seats.
@@ -323,6 +325,12 @@ pub fn writing_while_reading_never_waits<K: Kind>(scene: Scene) {
 pub fn a_reader_and_a_writer<K: Kind>(scene: Scene) {
     scene.explore(Some(3), || {
         somebody_dies::<TWO, K>(None, Two::<K>::read, &[Two::<K>::write]);
+    });
+}
+
+pub fn three_writers<K: Kind>(scene: Scene) {
+    scene.explore(Some(2), || {
+        somebody_dies::<TWO, K>(None, Two::<K>::write, &[Two::<K>::write, Two::<K>::write]);
     });
 }
 

@@ -46,7 +46,9 @@ fn functions() -> io::Result<&'static Functions> {
 
 /// Compiles the file in a temporary directory, and loads the result.
 fn build() -> io::Result<Functions> {
-    let directory = tempfile::tempdir()?;
+    let directory = tempfile::Builder::new()
+        .prefix("latchwork-bench-")
+        .tempdir()?;
     let library = directory.path().join("boost.so");
     compile(&library).and_then(|()| load(&library))
 }

@@ -44,7 +44,9 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(command: &'static Path, way: Way, quick: bool) -> io::Result<Self> {
-        let scratch = tempfile::tempdir()?;
+        let scratch = tempfile::Builder::new()
+            .prefix("latchwork-bench-")
+            .tempdir()?;
         Ok(Self {
             command,
             way,

@@ -61,7 +61,9 @@ impl Program {
 
     /// Bytes of text, data and bss, as `size` counts them, and of the object that it locks.
     pub(super) fn sizes(&self) -> io::Result<[f64; 4]> {
-        let folder = tempfile::tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("latchwork-bench-")
+            .tempdir()?;
         let place = |name: &str| folder.path().join(name);
         for (name, text) in latchwork_c::headers::MIGRATION {
             std::fs::create_dir_all(place(name).parent().unwrap_or(folder.path()))?;

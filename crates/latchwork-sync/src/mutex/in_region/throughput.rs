@@ -46,8 +46,8 @@
 //! the request hands off, and one that comes before it has freed the lock.
 //!
 //! *No lock is lost:* let an owner die. The top waiter, if there is one, checks by 6 whether the owner is gone, within
-//! 4 ms or when the death wakes it; a newcomer becomes the top waiter, or sleeps on the gate for at most 50 ms. Each of
-//! them replaces exactly the word that it read, as the parent says.
+//! 4 ms or when the death wakes it; a newcomer takes the lock if no hand-off is requested, and otherwise becomes the top
+//! waiter, or sleeps on the gate for at most 50 ms. Each of them replaces exactly the word that it read, as the parent says.
 //!
 //! *A waiter dies.*
 //! - *The top waiter,* asleep, woken, polling or about to leave the gate. Its identity stays in the gate. A newcomer asks
@@ -181,9 +181,11 @@ impl<'a> Lock<'a> {
         if owner_of(word) == self.me.identity() {
             return Err(RawError::Deadlock);
         }
-        // A dead owner is not polled for. (If a top waiter wants the lock handed off, that one takes it.)
+        // A dead owner is not polled for. With a request, the lock is left to the top waiter; if that is dead, too, the gate
+        // says so.
+        let is_requested = unless_fault!(RegionNewcomerIgnoresRequest, word & REQUEST != 0, false);
         if is_held(word)
-            && word & REQUEST == 0
+            && !is_requested
             && !ends_turn
             && self.is_gone(word)
             && let Some(taken) = self.take_from_dead(word)

@@ -91,12 +91,13 @@ impl<'a> Word<'a> {
         }
         let _collision = rest_if_contended(REST);
         let mut left = HAND_OVER;
-        // A dead owner is polled for no longer than this.
-        let mut look = HAND_OVER.saturating_sub(FIRST_POLLS);
+        // When so many pauses are left, it asks once whether the owner is dead, for which polls would be in vain. (Without
+        // a fence: a wrong yes only ends the polls, since `take_from` asks again.)
+        let mut asks_at = HAND_OVER.saturating_sub(FIRST_POLLS);
         let word = loop {
-            let word = self.poll(&mut left, look);
-            if is_held(word) && word & WAITERS == 0 && look > 0 && !me.is_gone(owner_of(word)) {
-                look = 0;
+            let word = self.poll(&mut left, asks_at);
+            if is_held(word) && word & WAITERS == 0 && asks_at > 0 && !me.is_gone(owner_of(word)) {
+                asks_at = 0;
                 continue;
             }
             if word != 0 {
