@@ -56,9 +56,7 @@ impl<P: RegionProtocol> Shared<P> {
 
     pub fn enter_by(&self, otherwise: impl FnOnce(Taken)) {
         match self.lock.lock(None) {
-            Taken::Clean => {
-                self.assert_whole();
-            }
+            Taken::Clean => self.assert_whole(),
             taken => {
                 otherwise(taken);
                 self.set_torn(false);

@@ -194,7 +194,7 @@ fn sysbench_mutexes(run: &Run, locks: u32, more: &[&str]) -> io::Result<f64> {
     let (said, _) = run.to_end("sysbench", &arguments)?;
     // An event is all the work of one thread.
     expect(&said, "total number of events:", THREADS)?;
-    // Its own time: the start of the program, and of the library in it, takes as long as a million uncontended locks.
+    // Its own time, without the start of the program, and of the library in it: a quick run takes milliseconds.
     let seconds = after(&said, "total time:").and_then(|time| time.strip_suffix('s')?.parse().ok());
     let seconds: f64 = seconds.ok_or_else(|| wrong(&said))?;
     Ok(f64::from(THREADS * locks) / seconds)
