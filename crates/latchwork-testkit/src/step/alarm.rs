@@ -4,19 +4,25 @@
 //! whole time slice, while a thread that has blocked runs at once when the child stops.
 #![allow(unsafe_code)]
 
+use core::cell::Cell;
 use core::ptr;
 use std::io::Error;
 use std::sync::Once;
 
-/// How often a wait is ended. Whether the child sleeps is found by reading two files, which takes some 20 µs.
-const PERIOD_NS: libc::c_long = 300_000;
+/// When a wait is ended first. Whether the child sleeps is found by reading two files, which takes some 20 µs.
+const FIRST_NS: libc::c_long = 300_000;
+/// The longest time between two ends of a wait.
+const LONGEST_NS: libc::c_long = 20_000_000;
 
 /// Not known of each C library: from <linux/signal.h>.
 const SIGEV_THREAD_ID: libc::c_int = 4;
 
 /// Interrupts the system calls of the thread that has made it, again and again while it is on.
 #[derive(Debug)]
-pub struct Alarm(libc::timer_t);
+pub struct Alarm {
+    timer: libc::timer_t,
+    period_ns: Cell<libc::c_long>,
+}
 
 impl Alarm {
     /// One that is off.
@@ -44,29 +50,47 @@ impl Alarm {
             let mut timer: libc::timer_t = core::mem::zeroed();
             let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
             assert_eq!(made, 0, "timer_create: {}", Error::last_os_error());
-            Self(timer)
+            Self {
+                timer,
+                period_ns: Cell::new(FIRST_NS),
+            }
         }
     }
 
     /// Turns it on, or off.
     pub fn set(&self, is_on: bool) {
+        self.period_ns.set(FIRST_NS);
+        self.ring_every(if is_on { FIRST_NS } else { 0 });
+    }
+
+    /// Doubles the time between two interruptions, up to a limit. So a child that runs for long is seldom looked at, and a sleep
+    /// is seen after at most as long as it took to begin.
+    pub fn rest(&self) {
+        let period_ns = self.period_ns.get();
+        if period_ns < LONGEST_NS {
+            self.period_ns.set(2 * period_ns);
+            self.ring_every(2 * period_ns);
+        }
+    }
+
+    fn ring_every(&self, period_ns: libc::c_long) {
         let period = libc::timespec {
             tv_sec: 0,
-            tv_nsec: if is_on { PERIOD_NS } else { 0 },
+            tv_nsec: period_ns,
         };
         let times = libc::itimerspec {
             it_interval: period,
             it_value: period,
         };
         // SAFETY: this value's own timer.
-        unsafe { libc::timer_settime(self.0, 0, &raw const times, ptr::null_mut()) };
+        unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
         // SAFETY: this value's own timer.
-        unsafe { libc::timer_delete(self.0) };
+        unsafe { libc::timer_delete(self.timer) };
     }
 }
 

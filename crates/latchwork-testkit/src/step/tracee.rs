@@ -62,7 +62,7 @@ impl Tracee {
     }
 
     /// Waits for the next stop; `None` if the child sleeps, as `sleeps` says. The alarm ends each wait, so it must be on.
-    pub(super) fn wait_or_asleep(&self, _: &Alarm, sleeps: fn(&Child) -> bool) -> Option<Seen> {
+    pub(super) fn wait_or_asleep(&self, alarm: &Alarm, sleeps: fn(&Child) -> bool) -> Option<Seen> {
         let pid = self.child.pid();
         loop {
             if let Some(seen) = look(pid, 0) {
@@ -71,6 +71,7 @@ impl Tracee {
             if sleeps(&self.child) && state_of(pid) == Some('S') {
                 return None;
             }
+            alarm.rest();
         }
     }
 
@@ -181,10 +182,46 @@ impl Stepped for Stop<'_> {
                 Some(Seen::Stopped(libc::SIGSTOP)) => Err(End(Point::Finished)),
                 None if self.is_unblocked() => continue,
                 None => Err(End(Point::Asleep(at))),
+                Some(Seen::Stopped(signal)) => {
+                    panic!(
+                        "at instruction {at}: signal {signal}, {}",
+                        fault(self.task())
+                    )
+                }
                 Some(other) => panic!("at instruction {at}: {other:?}"),
             };
         }
     }
+}
+
+/// Where a signal has stopped a task, and the mappings of what it executes and of what it has accessed.
+fn fault(task: Task) -> String {
+    // SAFETY: zero is a valid siginfo_t, the call fills it in, and each signal has the field's bytes.
+    let (code, accessed) = unsafe {
+        let mut info: libc::siginfo_t = core::mem::zeroed();
+        libc::ptrace(libc::PTRACE_GETSIGINFO, task.0, 0_usize, &raw mut info);
+        (info.si_code, info.si_addr().addr() as u64)
+    };
+    let executed = task.address().unwrap_or_default();
+    let bytes = task.code(executed).unwrap_or_default().to_le_bytes();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", task.0)).unwrap_or_default();
+    let mapping = |address: u64| {
+        let is_there = |line: &&str| {
+            let range = line.split_once(' ').and_then(|it| it.0.split_once('-'));
+            let [Some(first), Some(end)] = [range.map(|it| it.0), range.map(|it| it.1)]
+                .map(|bound| u64::from_str_radix(bound?, 16).ok())
+            else {
+                return false;
+            };
+            (first..end).contains(&address)
+        };
+        maps.lines().find(is_there).unwrap_or("nothing is mapped")
+    };
+    format!(
+        "code {code}, executes {executed:#x} ({bytes:02x?}; {}), accesses {accessed:#x} ({})",
+        mapping(executed),
+        mapping(accessed)
+    )
 }
 
 #[derive(Debug)]
