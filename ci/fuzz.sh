@@ -59,17 +59,15 @@ if ! command -v c++ >/dev/null 2>&1; then
     echo "skipped: no C++ compiler is installed"
     exit 0
 fi
-# What cargo-fuzz passes: counters at each edge, comparisons, and AddressSanitizer.
-flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
-flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address -Ccodegen-units=1"
+# What cargo-fuzz passes, but for the counters: counted.sh adds them.
+flags="--cfg fuzzing -Zsanitizer=address -Ccodegen-units=1"
 target=${CARGO_TARGET_DIR:-target}/fuzz
 # As it is built: a long run goes on while others commit.
 revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 [ $# -gt 0 ] || set -- images operations c_interface shown
 case " $* " in *" shown "*) command="--features command" ;; *) command= ;; esac
 # shellcheck disable=SC2086 # no word, or two
-RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked $command \
+LATCHWORK_ROOT=$PWD RUSTC_WRAPPER=$PWD/ci/counted.sh RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked $command \
     --target "$host" --target-dir "$target"
 results=results/fuzz/runs.md
 # A row of the results: keep TARGET EXECUTIONS FAILURES
