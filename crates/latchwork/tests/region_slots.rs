@@ -284,6 +284,36 @@ fn a_killed_sweeper_loses_no_slot() {
     );
 }
 
+/// The next task is of another namespace, where nobody can find out that they were killed.
+#[test]
+fn a_sweep_frees_what_killed_joiners_had_claimed() {
+    let name = "a_sweep_frees_what_killed_joiners_had_claimed";
+    if skips(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let world = || {
+        let region = region(2);
+        region.join("test").unwrap();
+        region
+    };
+    step::each_instruction(
+        &trial,
+        "join, before a sweep of the namespace",
+        world,
+        |region, span| span.run(|| region.join("killed").unwrap()),
+        |_| false,
+        |region, _| {
+            let swept = region.sweep().unwrap();
+            Namespace::start(false, || region.join("of another namespace").unwrap()).succeed();
+            match swept.dead.is_empty() {
+                true => "no task was left",
+                false => "a dead task was left",
+            }
+        },
+    );
+}
+
 /// A waiter has read the life-word of the owner and is about to sleep on it. The owner dies and is swept, and the next task in its
 /// slot has the same thread ID in another namespace: the word is as it was.
 #[test]

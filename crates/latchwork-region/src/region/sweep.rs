@@ -59,7 +59,7 @@ pub struct Swept {
 
 impl Region {
     /// Detects the tasks that died and cleans up after them: blocks that only they knew, incomplete heap operations,
-    /// their slots. Returns their names.
+    /// their slots, and those of threads that were killed while they joined. Returns the names of the tasks.
     ///
     /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
     /// lock, or attaches the region; call this to have it done at once. The robust mutexes that a dead task held
@@ -78,6 +78,7 @@ impl Region {
         if self.inner.attached_task(me).is_none() {
             self.inner.attach_thread(me, &mut swept)?;
         }
+        crate::atomic::unless_disabled!(SweepFreesClaims, self.inner.free_abandoned(me), ());
         swept.dead.append(&mut self.inner.sweep_all()?.dead);
         Ok(swept)
     }
@@ -101,6 +102,18 @@ impl Inner {
     /// this PID namespace.
     pub fn sweep_all(&self) -> Result<Swept, AttachError> {
         self.sweep_vanished(self.used_slots().iter())
+    }
+
+    /// Frees the slots that other threads of this PID namespace have claimed, and were killed while they joined or left. The
+    /// threads of other namespaces cannot do it, not even those that find the table full of such slots.
+    fn free_abandoned(&self, me: Me) {
+        let Ok(thread) = self.claimant(me) else {
+            return;
+        };
+        let reserve = &self.slots()[self.max_tasks()..];
+        for slot in self.used_slots().iter().chain(reserve) {
+            slot.free_abandoned(thread);
+        }
     }
 
     /// As [`Self::sweep_all`], for [`ASKED`] of the tasks: others for each task that joins.

@@ -100,7 +100,7 @@ impl Inner {
     }
 
     /// The calling thread as it claims slots.
-    fn claimant(&self, me: Me) -> Result<Thread, NotATask> {
+    pub(super) fn claimant(&self, me: Me) -> Result<Thread, NotATask> {
         let here = me.namespace();
         let region = self.identity.pid_namespace;
         let namespace = match here {

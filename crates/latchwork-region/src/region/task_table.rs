@@ -30,7 +30,7 @@
 //!
 //! A thread that is killed while it joins or leaves leaves a claim without a life. Once the thread's ID does not exist any
 //! more, the kernel has finished with its list. A thread of the same PID namespace can see that, and takes the slot over
-//! when no other is free. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
+//! when no other is free; a sweep that was asked for frees it. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
 //! region.) *Checked by:* `tests/slot_model.rs`, a model of all states that includes the kernel's walk; `region_slots.rs`,
 //! `pid_namespaces`.
 //!
@@ -308,6 +308,13 @@ impl Slot {
             let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
                 matches!(life_of(word), Life::Alive(_)).then_some(OWNER_DIED | WAITERS)
             });
+        }
+    }
+
+    /// Frees the slot, if the thread that claimed it was killed while it joined or left: as by a joiner that leaves at once.
+    pub(super) fn free_abandoned(&self, thread: Thread) {
+        if self.claim_for(thread, Unused::Abandoned) {
+            self.end_claim();
         }
     }
 
