@@ -30,6 +30,8 @@ trait Tokens: Shareable + Sized {
     /// Whether this process may use it; says so if not.
     fn may_be_used(test: &str) -> bool;
     fn lock(self: Pin<&Self>) -> Self::Held<'_>;
+    /// `None` if a task holds it.
+    fn try_lock(self: Pin<&Self>) -> Option<Self::Held<'_>>;
     fn wait<'a>(condvar: &Condvar<Shared>, held: Self::Held<'a>) -> Self::Held<'a>
     where
         Self: 'a;
@@ -55,6 +57,13 @@ impl<K: Kind + Shareable> Tokens for Mutex<u64, Robust<K>> {
 
     fn lock(self: Pin<&Self>) -> RobustGuard<'_, u64, K> {
         repaired(Mutex::<u64, Robust<K>>::lock(self))
+    }
+
+    fn try_lock(self: Pin<&Self>) -> Option<RobustGuard<'_, u64, K>> {
+        match Mutex::<u64, Robust<K>>::try_lock(self) {
+            Err(LockError::WouldBlock) => None,
+            taken => Some(repaired(taken)),
+        }
     }
 
     fn wait<'a>(condvar: &Condvar<Shared>, held: RobustGuard<'a, u64, K>) -> RobustGuard<'a, u64, K>
@@ -100,6 +109,13 @@ impl<P: RegionProtocol + Shareable> Tokens for Mutex<u64, InRegion<P>> {
 
     fn lock(self: Pin<&Self>) -> RegionGuard<'_, u64, P> {
         repaired_in_region(Mutex::<u64, InRegion<P>>::lock(self))
+    }
+
+    fn try_lock(self: Pin<&Self>) -> Option<RegionGuard<'_, u64, P>> {
+        match Mutex::<u64, InRegion<P>>::try_lock(self) {
+            Err(RegionLockError::WouldBlock) => None,
+            taken => Some(repaired_in_region(taken)),
+        }
     }
 
     fn wait<'a>(condvar: &Condvar<Shared>, held: RegionGuard<'a, u64, P>) -> RegionGuard<'a, u64, P>
@@ -267,10 +283,16 @@ fn a_notification_outlives_its_waiter_at_every_instruction<M: Tokens>(
 ) {
     warm_up(trial, shop.region, || shop.take());
     let offered = Cell::new(0);
+    // The stepped one may have the lock, and be stopped: it may have slept for that lock a moment ago.
     let offer = || {
-        if *shop.tokens.lock() == 0 {
+        let Some(mut tokens) = shop.tokens.try_lock() else {
+            return;
+        };
+        if *tokens == 0 {
             offered.set(offered.get() + 1);
-            shop.put_one();
+            *tokens += 1;
+            drop(tokens);
+            shop.store.some.notify_one();
         }
     };
     step::each_instruction_and_recovery(
