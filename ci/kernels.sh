@@ -26,7 +26,7 @@
 # machine may run (7200), or with --quick all of it (600); LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after
 # which it counts as hung (600; with many kills or --long 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that
 # say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17) and
-# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000),
+# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2, and with --within 40), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000),
 # LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
 # machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an earlier build of the same sources
 # (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill at
@@ -108,7 +108,11 @@ commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno -- . '
 tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git hash-object --stdin | cut -c1-12)
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
 kills=${LATCHWORK_KILLS:-$([ "$kind" = storm ] && echo 17 || echo 0.05)}
-points=${LATCHWORK_POINTS:-$([ "$kind" = sweep ] && echo 2 || echo "$kills")}
+points=$kills
+[ "$kind" != sweep ] || points=2
+# To step through an operation once takes as long as hundreds of kills.
+[ -z "$within" ] || points=40
+points=${LATCHWORK_POINTS:-$points}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
@@ -194,6 +198,8 @@ latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
     echo "export LATCHWORK_KILLS=$kills LATCHWORK_POINTS=$points LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
     [ -z "${LATCHWORK_RECOVERIES:-}" ] || echo "export LATCHWORK_RECOVERIES=$LATCHWORK_RECOVERIES"
     echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
+    # Nothing else runs there.
+    echo "export LATCHWORK_STEP_CLOCK=1"
 } >"$work/common.conf"
 { cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } >"$work/files"
 in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$work/files" || status=$?
@@ -223,8 +229,8 @@ sweeps() { # kernel, image, processors
         number=$((number + 1))
         mkdir -p "$work/$number"
         { cat "$work/common.conf"; echo "WITHIN=$within"; } >"$work/$number/run.conf"
-        # Each machine begins with another program.
-        first=$(((number - 1) * programs / at_once + 1))
+        # Each machine begins with another program, and with another one each time.
+        first=$((($begin / 60 + (number - 1) * programs / at_once) % programs + 1))
         { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 100); do cat "$work/all.list"; done; } >"$work/$number/run.list"
         (cd "$work/$number" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/$number.cpio"
         PROCESSOR=$([ "$processor" = any ] || echo "$processor") CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$((within + 120))" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &

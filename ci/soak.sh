@@ -7,6 +7,7 @@
 #     system and gives it back;
 #   - the storms of kills of the other tests, one after the other, again and again.
 # Each checks its invariants as it goes, and at its end. The result is a table in `results/soak/latest.md`.
+# LATCHWORK_STEP_CLOCK=1 lets `kill_mixed` set the wall clock, which all programs of the machine see.
 # LATCHWORK_SEED repeats the random decisions of a run; the moments of kills remain the system's.
 . "$(dirname "$0")/lib.sh"
 minutes=${1:-5}

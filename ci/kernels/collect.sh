@@ -6,6 +6,7 @@
 #   test NAME OUTCOME …            passed, failed, hung or "not run: REASON"; how many of its tests passed and failed
 #   skip NAME REASON               what a test says that it skipped
 #   fault NAME TEST                a test that failed
+#   said NAME …                    how a storm of kills sums itself up
 set -eu
 log=$1 status=$2
 names=$(mktemp)
@@ -28,6 +29,7 @@ tr -d '\r' <"$log" | awk -v status="$status" '
     $2 == "end" { line = $0; sub(/^@@ end [^ ]* /, "", line); sub(/ status=0/, "", line); ended[$3] = line }
     $2 == "skip" { line = $0; sub(/^@@ skip /, "", line); sub(/(skipped|SKIPPED): /, "", line); rest[++rests] = "skip " line }
     $2 == "fault" { line = $0; sub(/^@@ fault /, "", line); rest[++rests] = "fault " line }
+    $2 == "said" { line = $0; sub(/^@@ said /, "", line); rest[++rests] = "said " line }
     $2 == "late" { late = 1 }
     END {
         print "release " (release == "" ? "?" : release)

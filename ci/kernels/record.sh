@@ -26,7 +26,7 @@ if [ -f "$result" ] && [ "$(release "$new")" = "$(release "$result")" ]; then
         FNR == NR && $1 == "test" && $3 $4 != "notrun:" { has[$2] = 1 }
         FNR == NR { if ($1 == "test" && $3 $4 == "notrun:") other[$2] = $0; else line[++lines] = $0; next }
         $1 == "doctor" { doctor = $0 }
-        ($1 == "test" || $1 == "skip" || $1 == "fault") && !($2 in has) { line[++lines] = $0; delete other[$2] }
+        ($1 == "test" || $1 == "skip" || $1 == "fault" || $1 == "said") && !($2 in has) { line[++lines] = $0; delete other[$2] }
         END {
             for (i = 1; i <= lines; i++) print line[i] == "doctor " ? doctor : line[i]
             for (name in other) print other[name]
@@ -35,7 +35,7 @@ else
     cp "$folder/new" "$folder/all"
 fi
 {
-    grep -v -e '^seed ' -e '^test ' -e '^skip ' -e '^fault ' "$folder/all"
-    for kind in test skip fault; do grep "^$kind " "$folder/all" | sort -u || true; done
+    grep -v -e '^seed ' -e '^test ' -e '^skip ' -e '^fault ' -e '^said ' "$folder/all"
+    for kind in test skip fault said; do grep "^$kind " "$folder/all" | sort -u || true; done
 } >"$result.new"
 mv "$result.new" "$result"

@@ -15,6 +15,7 @@
 //! | [`compile`] | a program in C |
 //! | [`bodies`] | what every lock must do, for the tests of several crates |
 //! | [`priority`] | policies and priorities |
+//! | [`WallClock`] | steps of the wall clock, in a machine of the tests' own |
 //! | [`Mapped`] | any value in memory that forks share |
 //! | [`ThreadId`] | a thread, as others see it |
 //! | [`explore`] | every state of a model |
@@ -31,6 +32,7 @@
 //! `LATCHWORK_KILL_REPORT` names a file to which [`step`] appends what it has tried, as JSON;
 //! `LATCHWORK_MODEL_STATES` asks [`explore`] for large bounds, of at most so many states in each model, and
 //! `LATCHWORK_MODEL_REPORT` names a file to which it then appends how many there were, as JSON;
+//! `LATCHWORK_STEP_CLOCK=1` lets tests set the wall clock: for a machine in which nothing else runs;
 //! `LATCHWORK_CONFORMANCE` names a file to which the conformance report goes, as JSON;
 //! `LATCHWORK_WATCHDOG` is the [`Patience`] in seconds, 120 by default. The long run:
 //!
@@ -61,6 +63,7 @@ pub mod step;
 mod storm;
 mod thread_id;
 mod trial;
+mod wall_clock;
 mod watchdog;
 
 pub use child::{Child, Exit, die, is_in_region_sleep};
@@ -77,4 +80,5 @@ pub use seed::Seed;
 pub use storm::{Storm, Worker};
 pub use thread_id::ThreadId;
 pub use trial::Trial;
+pub use wall_clock::WallClock;
 pub use watchdog::Watchdog;

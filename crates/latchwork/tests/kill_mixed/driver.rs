@@ -15,7 +15,7 @@ use crate::task::{Spot, Task, choose, install_handler, restore};
 use core::sync::atomic::Ordering::SeqCst;
 use latchwork::coproc::{Coproc, Coprocs, reap_ended};
 use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::{Trial, fastrand};
+use latchwork_testkit::{Trial, WallClock, fastrand};
 use std::io::Write as _;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ pub struct Driver<'s, 'r> {
     coprocs: &'s Coprocs,
     entry: fn(&Region, Ticket) -> i32,
     pub tally: Tally,
+    /// Where tests may set it.
+    pub clock: Option<WallClock>,
     pub halts: u64,
     /// The longest wait for all, and who was where in the midst of it: a wake-up that a nap stands in for
     /// shows here.
@@ -118,6 +120,7 @@ pub fn play<S: Scene>(
             coprocs: &coprocs,
             entry: serve::<S>,
             tally: Tally::default(),
+            clock: None,
             halts: 1,
             slowest: Default::default(),
             unexpected: Vec::new(),

@@ -7,7 +7,7 @@
 //! | `locks.rs`, `stores.rs`, `mail.rs` | mutexes and reader/writer locks, condition variables, the queue |
 //! | `field.rs` | all of them |
 //! | `task.rs` | what a task decides and does |
-//! | `driver.rs` | rounds and halts; kills, signals, priorities, processors |
+//! | `driver.rs` | rounds and halts; kills, signals, priorities, processors, steps of the clock |
 //! | `report.rs` | what it says |
 //! | `broken.rs` | locks that are none, each of which must be found out |
 //!
@@ -34,8 +34,8 @@ mod witness;
 
 use driver::{Crew, play};
 use field::{Everything, private_kinds};
-use latchwork_testkit::Trial;
 use latchwork_testkit::priority::may_use_priorities;
+use latchwork_testkit::{Trial, WallClock};
 use std::time::Instant;
 
 #[test]
@@ -54,6 +54,7 @@ fn all_kinds_of_locks_hold_while_tasks_are_killed_and_interrupted() {
     let private = || private_kinds(priorities);
     // However slow the machine is, somebody is killed.
     let ended = play::<Everything>(&trial, crew, priorities, private, |driver| {
+        driver.clock = WallClock::of_own_machine("the part of kill_mixed with steps of the clock");
         driver.rounds(|driver| Instant::now() >= end && driver.tally.kills() > 0)
     });
     let tally = ended.unwrap_or_else(|trouble| panic!("{trouble}"));

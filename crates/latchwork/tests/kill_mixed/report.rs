@@ -36,6 +36,7 @@ pub struct Tally {
     pub pauses: u64,
     pub priorities: u64,
     pub affinities: u64,
+    pub clock_steps: u64,
 }
 
 impl Tally {

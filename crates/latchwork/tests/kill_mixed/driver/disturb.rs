@@ -1,4 +1,5 @@
-//! What the driver does to tasks at work: signals, other priorities and processors, stops, kills.
+//! What the driver does to tasks at work: signals, other priorities and processors, stops, kills;
+//! and to the machine's wall clock.
 
 use super::{Driver, Worker, random_moment, ticket};
 use crate::task::{NUDGE, reschedule, spread};
@@ -44,6 +45,12 @@ impl Driver<'_, '_> {
                 }
             }
             72..92 => self.kill(draw),
+            92..94 => {
+                if let Some(clock) = &self.clock {
+                    self.tally.clock_steps += 1;
+                    clock.step(&mut self.rng);
+                }
+            }
             // Starts the coprocs that are missing.
             _ => (0..self.workers.len()).for_each(|index| self.fill(index)),
         }
