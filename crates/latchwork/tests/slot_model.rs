@@ -1,7 +1,7 @@
 //! A model of one slot of a region's task table, with the kernel's walk of a dying thread's robust list, which loom's models do
 //! not have: every state that some threads of two PID namespaces with equal IDs can reach, each killed at each of its steps.
 //!
-//! The steps are those of `Slot::claim_for`, `occupy`, `vacate` and `free_swept` (`region/task_table.rs`). One step reads or
+//! The steps are those of `Slot::claim_for`, `free_abandoned`, `occupy`, `vacate` and `free_swept` (`region/task_table.rs`). One step reads or
 //! writes one word, in a total order; how a weaker order is excluded, that file says at each access. Slots that pass to a
 //! process's keeper, and the reserve, are not part of it.
 #![cfg(not(loom))]
@@ -39,8 +39,12 @@ enum Stage {
 
 /// How often each thread joins, so that the states come to an end.
 const JOINS: u8 = 1;
+/// The step before which a thread has claimed the slot. One that only frees a slot that was abandoned leaves at once.
+const CLAIMED: u8 = 2;
 /// The step at which a thread is a task.
 const LIVES: u8 = 6;
+/// The step that ends the claim.
+const LEAVES: u8 = 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Thread {
@@ -299,6 +303,11 @@ impl State {
             match thread.stage {
                 Stage::Runs(at) => {
                     all.extend(self.step(who, at, fault));
+                    if at == CLAIMED && fault != Fault::Announces {
+                        let mut leaves = *self;
+                        leaves.threads[who].stage = Stage::Runs(LEAVES);
+                        all.push(leaves);
+                    }
                     let mut killed = *self;
                     killed.threads[who].stage = Stage::Dies(0);
                     all.push(killed);
@@ -402,7 +411,7 @@ fn each_fault_is_found_out() {
     for (fault, expected) in [
         (Fault::Announces, "a living task counts as dead"),
         (Fault::SweepsUnmarked, "the slot of a dead task is lost"),
-        (Fault::TrustsSilence, WALK),
+        (Fault::TrustsSilence, "two threads have the slot"),
         (Fault::TailComesLate, WALK),
     ] {
         assert_eq!(explore(fault).1, Some(expected), "{fault:?}");
