@@ -2,8 +2,8 @@
 # Runs each fuzz target of `fuzz/` for some seconds: `ci/fuzz.sh [SECONDS [TARGET…]]` (60; all); or as often as is asked:
 # `ci/fuzz.sh --runs COUNT [--within SECONDS] [TARGET…]`, which adds a row for each target to `results/fuzz/runs.md`. An input that crashes or
 # hangs is kept below `fuzz/artifacts`, and the script fails. It needs a nightly toolchain, and a C++ compiler for the
-# fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed
-# (`shown` with `--features command`).
+# fuzzer's runtime. `cargo fuzz run TARGET` does it, too, where cargo-fuzz is installed
+# (`shown` with `--features command`), with counters in all packages, which is slower.
 #
 # The inputs of `fuzz/corpus` come first; if the folder does not exist, it is unpacked from `fuzz/corpus.tar.gz`. What a run
 # finds in addition goes to a folder in the build directory. `ci/fuzz.sh --keep [TARGET…]` unpacks the archive, too, reduces
@@ -61,13 +61,15 @@ if ! command -v c++ >/dev/null 2>&1; then
 fi
 # What cargo-fuzz passes, but for the counters: counted.sh adds them.
 flags="--cfg fuzzing -Zsanitizer=address -Ccodegen-units=1"
+# Cargo does not see what the wrapper of its compiler does.
+flags="$flags --cfg counted_by_$(cksum <ci/counted.sh | cut -d' ' -f1)"
 target=${CARGO_TARGET_DIR:-target}/fuzz
 # As it is built: a long run goes on while others commit.
 revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 [ $# -gt 0 ] || set -- images operations c_interface shown
 case " $* " in *" shown "*) command="--features command" ;; *) command= ;; esac
 # shellcheck disable=SC2086 # no word, or two
-LATCHWORK_ROOT=$PWD RUSTC_WRAPPER=$PWD/ci/counted.sh RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked $command \
+LATCHWORK_ROOT=$(pwd -P) RUSTC_WRAPPER=$PWD/ci/counted.sh RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked $command \
     --target "$host" --target-dir "$target"
 results=results/fuzz/runs.md
 # A row of the results: keep TARGET EXECUTIONS FAILURES

@@ -26,7 +26,7 @@
 # machine may run (7200), or with --quick all of it (600); LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after
 # which it counts as hung (600; with many kills or --long 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that
 # say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17) and
-# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2, and with --within 40), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000),
+# LATCHWORK_POINTS (as LATCHWORK_KILLS; with --sweep 2, and with --within 14), LATCHWORK_RECOVERIES, LATCHWORK_MESSAGES (2000),
 # LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
 # machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an earlier build of the same sources
 # (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill at
@@ -111,7 +111,7 @@ kills=${LATCHWORK_KILLS:-$([ "$kind" = storm ] && echo 17 || echo 0.05)}
 points=$kills
 [ "$kind" != sweep ] || points=2
 # To step through an operation once takes as long as hundreds of kills.
-[ -z "$within" ] || points=40
+[ -z "$within" ] || points=14
 points=${LATCHWORK_POINTS:-$points}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
@@ -224,13 +224,14 @@ sweeps() { # kernel, image, processors
     at_once=$(echo "$run_on" | wc -l)
     programs=$(wc -l <"$work/all.list")
     rm -f "$work"/sweep-*.log
+    turn=$(od -A n -N 2 -t u2 /dev/urandom)
     number=0
     for processor in $run_on; do
         number=$((number + 1))
         mkdir -p "$work/$number"
         { cat "$work/common.conf"; echo "WITHIN=$within"; } >"$work/$number/run.conf"
         # Each machine begins with another program, and with another one each time.
-        first=$((($begin / 60 + (number - 1) * programs / at_once) % programs + 1))
+        first=$(((turn + (number - 1) * programs / at_once) % programs + 1))
         { sed -n "$first,\$p" "$work/all.list"; for _ in $(seq 100); do cat "$work/all.list"; done; } >"$work/$number/run.list"
         (cd "$work/$number" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/$number.cpio"
         PROCESSOR=$([ "$processor" = any ] || echo "$processor") CPU=$cpu ci/kernels/boot.sh "$arch" "$2" "$3" "$((within + 120))" "$work/base.cpio" "$work/$number.cpio" >"$work/sweep-$number.log" 2>&1 &

@@ -223,6 +223,7 @@ impl<'r, M: Tokens> Shop<'r, M> {
 
     /// No tokens, and this many tasks that wait for one, asleep.
     fn empty_with_waiters(&self, trial: &Trial, count: usize) -> Vec<Child> {
+        self.region.sweep().unwrap();
         *self.tokens.lock() = 0;
         self.store.taken.store(0, SeqCst);
         let start = || Child::fork(|| self.take_counted());
@@ -299,6 +300,8 @@ fn a_notification_outlives_its_waiter_at_every_instruction<M: Tokens>(
         trial,
         "condition variable, wait",
         || {
+            // What recoverers have claimed, a victim in another namespace cannot free.
+            shop.region.sweep().unwrap();
             *shop.tokens.lock() = 0;
             offered.set(0);
             RefCell::new(None)

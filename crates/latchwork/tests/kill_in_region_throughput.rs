@@ -70,7 +70,11 @@ fn a_top_waiter_is_recoverable_at_every_instruction() {
         Trial::begin("a_top_waiter_is_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
     let lock = lock_in(&region);
-    let world = || -> World<'_> { RefCell::new((Some(lock.lock().unwrap()), None)) };
+    let world = || -> World<'_> {
+        // What recoverers have claimed, a victim in another namespace cannot free.
+        region.sweep().unwrap();
+        RefCell::new((Some(lock.lock().unwrap()), None))
+    };
     let covered = step::each_instruction_and_recovery(
         &trial,
         "top waiter",
@@ -124,6 +128,7 @@ fn a_hand_off_is_recoverable_at_every_instruction() {
         &trial,
         "hand-off",
         || {
+            region.sweep().unwrap();
             go.store(0, SeqCst);
             Some(Child::fork(|| {
                 // It waits for the victim to hold the lock.

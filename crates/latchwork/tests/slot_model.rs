@@ -91,6 +91,8 @@ enum Fault {
     SweepsUnmarked,
     /// A thread takes an abandoned slot over without a look at whether the ID exists.
     TrustsSilence,
+    /// The same, and others free such a slot.
+    FreesSilently,
     /// The tail has no ID when the task begins.
     TailComesLate,
 }
@@ -147,7 +149,8 @@ impl State {
             usize::from(of) != who
                 && THREADS[usize::from(of)].0 == THREADS[who].0
                 && self.life == Word::Zero
-                && (fault == Fault::TrustsSilence || !self.exists(of))
+                && (matches!(fault, Fault::TrustsSilence | Fault::FreesSilently)
+                    || !self.exists(of))
         });
         is_free || is_abandoned
     }
@@ -303,7 +306,7 @@ impl State {
             match thread.stage {
                 Stage::Runs(at) => {
                     all.extend(self.step(who, at, fault));
-                    if at == CLAIMED && fault != Fault::Announces {
+                    if at == CLAIMED && !matches!(fault, Fault::Announces | Fault::TrustsSilence) {
                         let mut leaves = *self;
                         leaves.threads[who].stage = Stage::Runs(LEAVES);
                         all.push(leaves);
@@ -411,7 +414,8 @@ fn each_fault_is_found_out() {
     for (fault, expected) in [
         (Fault::Announces, "a living task counts as dead"),
         (Fault::SweepsUnmarked, "the slot of a dead task is lost"),
-        (Fault::TrustsSilence, "two threads have the slot"),
+        (Fault::TrustsSilence, WALK),
+        (Fault::FreesSilently, "two threads have the slot"),
         (Fault::TailComesLate, WALK),
     ] {
         assert_eq!(explore(fault).1, Some(expected), "{fault:?}");

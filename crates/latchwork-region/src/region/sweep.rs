@@ -59,10 +59,12 @@ pub struct Swept {
 
 impl Region {
     /// Detects the tasks that died and cleans up after them: blocks that only they knew, incomplete heap operations,
-    /// their slots, and those of threads that were killed while they joined. Returns the names of the tasks.
+    /// their slots. Returns their names.
     ///
     /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
-    /// lock, or attaches the region; call this to have it done at once. The robust mutexes that a dead task held
+    /// lock, or attaches the region; call this to have it done at once. It also frees the slots of threads of the caller's PID
+    /// namespace that were killed while they joined the region or left it; else only a thread of that namespace that finds
+    /// no other slot takes such a slot. The robust mutexes that a dead task held
     /// report the owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// The kernel does not mark the death of a task that becomes another program by a call of `exec` in another thread than
@@ -104,8 +106,8 @@ impl Inner {
         self.sweep_vanished(self.used_slots().iter())
     }
 
-    /// Frees the slots that other threads of this PID namespace have claimed, and were killed while they joined or left. The
-    /// threads of other namespaces cannot do it, not even those that find the table full of such slots.
+    /// Frees the slots whose claimants, threads of this PID namespace, were killed while they joined or left. The threads of
+    /// other namespaces cannot do it, not even those that find the table full of such slots.
     fn free_abandoned(&self, me: Me) {
         let Ok(thread) = self.claimant(me) else {
             return;

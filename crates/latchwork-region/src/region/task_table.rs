@@ -30,7 +30,7 @@
 //!
 //! A thread that is killed while it joins or leaves leaves a claim without a life. Once the thread's ID does not exist any
 //! more, the kernel has finished with its list. A thread of the same PID namespace can see that, and takes the slot over
-//! when no other is free; a sweep that was asked for frees it. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
+//! when no other is free; `Region::sweep` frees it. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
 //! region.) *Checked by:* `tests/slot_model.rs`, a model of all states that includes the kernel's walk; `region_slots.rs`,
 //! `pid_namespaces`.
 //!
@@ -312,9 +312,17 @@ impl Slot {
     }
 
     /// Frees the slot, if the thread that claimed it was killed while it joined or left: as by a joiner that leaves at once.
+    ///
+    /// A swept slot is free for all already. And in the child of a fork by a signal handler the claim may have ended.
     pub(super) fn free_abandoned(&self, thread: Thread) {
-        if self.claim_for(thread, Unused::Abandoned) {
-            self.end_claim();
+        let is_swept = self.claim.load()[0] & SWEPT != 0;
+        if !is_swept && self.claim_for(thread, Unused::Abandoned) {
+            let claim = self.claim.load();
+            if claim[0] == thread.raw() {
+                // Relaxed: only the claim's end publishes it.
+                self.tail.word.store(0, Ordering::Relaxed);
+                self.change_claim(claim, 0);
+            }
         }
     }
 

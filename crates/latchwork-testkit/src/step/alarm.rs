@@ -66,10 +66,16 @@ impl Alarm {
     /// Doubles the time between two interruptions, up to a limit. So a child that runs for long is seldom looked at, and a sleep
     /// is seen after at most as long as it took to begin.
     pub fn rest(&self) {
-        let period_ns = self.period_ns.get();
-        if period_ns < LONGEST_NS {
-            self.period_ns.set(2 * period_ns);
-            self.ring_every(2 * period_ns);
+        let period_ns = (2 * self.period_ns.get()).min(LONGEST_NS);
+        if self.period_ns.replace(period_ns) != period_ns {
+            self.ring_every(period_ns);
+        }
+    }
+
+    /// Begins anew, if it has [rested](Self::rest).
+    pub fn begin_anew(&self) {
+        if self.period_ns.get() != FIRST_NS {
+            self.set(true);
         }
     }
 

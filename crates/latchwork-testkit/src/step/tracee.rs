@@ -66,6 +66,7 @@ impl Tracee {
         let pid = self.child.pid();
         loop {
             if let Some(seen) = look(pid, 0) {
+                alarm.begin_anew();
                 return Some(seen);
             }
             if sleeps(&self.child) && state_of(pid) == Some('S') {
