@@ -1,8 +1,8 @@
 //! A model of one slot of a region's task table, with the kernel's walk of a dying thread's robust list, which loom's models do
 //! not have: every state that some threads of two PID namespaces with equal IDs can reach, each killed at each of its steps.
 //!
-//! The steps are those of `Slot::claim_for`, `free_abandoned`, `occupy`, `vacate` and `free_swept` (`region/task_table.rs`). One step reads or
-//! writes one word, in a total order; how a weaker order is excluded, that file says at each access. Slots that pass to a
+//! The steps are those of `Slot::claim_for`, `free_abandoned`, `occupy`, `vacate` and `free_swept`
+//! (`region/task_table.rs`). One step reads or writes one word, in a total order; how a weaker order is excluded, that file says at each access. Slots that pass to a
 //! process's keeper, and the reserve, are not part of it.
 #![cfg(not(loom))]
 

@@ -29,10 +29,10 @@
 //! does the giver: see [`Slot::claim_for`].)
 //!
 //! A thread that is killed while it joins or leaves leaves a claim without a life. Once the thread's ID does not exist any
-//! more, the kernel has finished with its list. A thread of the same PID namespace can see that, and takes the slot over
-//! when no other is free; `Region::sweep` frees it. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
-//! region.) *Checked by:* `tests/slot_model.rs`, a model of all states that includes the kernel's walk; `region_slots.rs`,
-//! `pid_namespaces`.
+//! more, the kernel has finished with its list. A thread of the same PID namespace can see that. It takes the slot over
+//! when no other is free; and `Region::sweep` frees it. (If the whole namespace has ended, nobody can see it: the slot is
+//! lost until no process has the region.) *Checked by:* `tests/slot_model.rs`, a model of all states that includes the
+//! kernel's walk; `region_slots.rs`, `pid_namespaces`.
 //!
 //! *An unmarked death.* A thread that becomes another program by `exec` dies as a task. If it is not the first of its process,
 //! it gets that one's ID before the kernel walks its list, and the kernel marks no word, since none holds that ID: the

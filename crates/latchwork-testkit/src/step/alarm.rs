@@ -65,15 +65,15 @@ impl Alarm {
 
     /// Doubles the time between two interruptions, up to a limit. So a child that runs for long is seldom looked at, and a sleep
     /// is seen after at most as long as it took to begin.
-    pub fn rest(&self) {
+    pub fn back_off(&self) {
         let period_ns = (2 * self.period_ns.get()).min(LONGEST_NS);
         if self.period_ns.replace(period_ns) != period_ns {
             self.ring_every(period_ns);
         }
     }
 
-    /// Begins anew, if it has [rested](Self::rest).
-    pub fn begin_anew(&self) {
+    /// Sets the time between two interruptions to its first value, if [`Self::back_off`] has changed it.
+    pub fn reset(&self) {
         if self.period_ns.get() != FIRST_NS {
             self.set(true);
         }

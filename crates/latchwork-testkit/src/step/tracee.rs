@@ -66,13 +66,13 @@ impl Tracee {
         let pid = self.child.pid();
         loop {
             if let Some(seen) = look(pid, 0) {
-                alarm.begin_anew();
+                alarm.reset();
                 return Some(seen);
             }
             if sleeps(&self.child) && state_of(pid) == Some('S') {
                 return None;
             }
-            alarm.rest();
+            alarm.back_off();
         }
     }
 
