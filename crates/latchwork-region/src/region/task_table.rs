@@ -10,9 +10,9 @@
 //!
 //! | claim | life-word | tail | meaning | entered by |
 //! | --- | --- | --- | --- | --- |
-//! | 0 | 0 | 0 | the slot is free | leaving; the last step of a sweep |
+//! | 0 | 0 | 0 | the slot is free | leaving; the last step of a sweep; `free_abandoned` |
 //! | thread, `SWEPT` | 0 | 0 | the slot is free: a sweep is about to end the claim, or was killed before | the sweep |
-//! | thread | 0 | any | the thread joins, or leaves: no task | joining: CAS 0→thread; leaving: see below |
+//! | thread | 0 | any | the thread joins, or leaves, or was killed as it did: no task | joining: CAS 0→thread, or of an abandoned claim; leaving: see below |
 //! | thread | TID + `WAITERS` | TID | the task is alive | joining: one store, when both words are on the list |
 //! | thread | `OWNER_DIED` (+ `WAITERS`) | TID | the task runs no more; the kernel is walking its list | the kernel |
 //! | thread | `OWNER_DIED` (+ `WAITERS`) | `OWNER_DIED` | the kernel has finished walking its list; the slot is unswept | the kernel |
