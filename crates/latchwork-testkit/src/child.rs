@@ -236,11 +236,22 @@ pub(crate) fn is_in_futex(directory: &str) -> bool {
 }
 
 /// Whether a process sleeps in a region and a death there ends its sleep. In the sleep by which a wait may begin, none does; that
-/// one is on one or two words in all waits of the tests.
+/// one is on one or two words in all waits of the tests. Without `futex_waitv`, whether it sleeps.
 #[must_use]
 pub fn is_in_region_sleep(process: i32) -> bool {
-    call_of_sleeper(&format!("/proc/{process}"))
-        .is_some_and(|(number, words)| number == SYS_FUTEX_WAITV && words > 2)
+    let watches = latchwork_sys::sys::probe::futex_waitv().is_ok();
+    call_of_sleeper(&format!("/proc/{process}")).is_some_and(|(number, words)| match number {
+        SYS_FUTEX_WAITV => words > 2,
+        _ => !watches && number == libc::SYS_futex,
+    })
+}
+
+/// The number of words on which a process [sleeps in a region](is_in_region_sleep); `None` if it does not, and without
+/// `futex_waitv`.
+#[must_use]
+pub fn region_sleep_words(process: i32) -> Option<u64> {
+    let (number, words) = call_of_sleeper(&format!("/proc/{process}"))?;
+    (number == SYS_FUTEX_WAITV && words > 2).then_some(words)
 }
 
 /// The number of the system call in which the task sleeps, and the call's second argument.

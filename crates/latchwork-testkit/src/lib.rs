@@ -66,7 +66,7 @@ mod trial;
 mod wall_clock;
 mod watchdog;
 
-pub use child::{Child, Exit, die, is_in_region_sleep};
+pub use child::{Child, Exit, die, is_in_region_sleep, region_sleep_words};
 pub use compile::compile;
 pub use dying_thread::in_dying_thread;
 pub use fastrand;

@@ -13,7 +13,7 @@ use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions, Undo, Vec};
-use latchwork_testkit::{Child, Exit, Page, Trial, fastrand};
+use latchwork_testkit::{Child, Exit, Page, Trial, fastrand, step};
 use std::time::{Duration, Instant};
 
 const WORKERS: usize = 5;
@@ -322,4 +322,43 @@ fn tasks_in_a_full_region_die_and_fork_and_nothing_is_lost() {
         count(Count::Checks),
     );
     assert!(count(Count::Operations) > 0 && count(Count::Checks) > 0);
+}
+
+/// Blocks of most of a span each, until the region has no room for one more.
+fn fill_up(region: &Region) -> std::vec::Vec<NonNull<u8>> {
+    let layout = Layout::from_size_align(60_000, 8).unwrap();
+    let next = || Some(region.allocate(layout).ok()?.cast());
+    core::iter::from_fn(next).collect()
+}
+
+#[test]
+#[allow(unsafe_code)]
+fn a_trim_killed_at_any_instruction_loses_no_room() {
+    let trial = Trial::begin("a_trim_killed_at_any_instruction_loses_no_room");
+    let world = || {
+        let options = RegionOptions::new().max_bytes(2 << 20).max_tasks(8);
+        let region = options.create_anonymous().unwrap();
+        let blocks = fill_up(&region);
+        for block in &blocks {
+            // SAFETY: allocated above, and not used.
+            unsafe { region.deallocate(*block).unwrap() };
+        }
+        (region, blocks.len())
+    };
+    step::each_instruction(
+        &trial,
+        "trim",
+        world,
+        |(region, _), span| {
+            region.join("trims").unwrap();
+            span.run(|| region.trim().unwrap());
+        },
+        |_| false,
+        |(region, room), _| {
+            region.sweep().unwrap();
+            region.check_heap().unwrap();
+            assert_eq!(fill_up(&region).len(), room);
+            "all room was there"
+        },
+    );
 }

@@ -1,7 +1,9 @@
 //! A model of one slot of a region's task table, with the kernel's walk of a dying thread's robust list, which loom's models do
 //! not have: every state that some threads of two PID namespaces with equal IDs can reach, each killed at each of its steps.
 //!
-//! The steps are those of `Slot::claim_for`, `free_abandoned`, `occupy`, `vacate` and `free_swept`
+//! In a second model, of two threads, a task may also vanish, without a mark of the kernel's (by a call of `exec`).
+//!
+//! The steps are those of `Slot::claim_for`, `free_abandoned`, `occupy`, `vacate`, `mark_if_vanished` and `free_swept`
 //! (`region/task_table.rs`). One step reads or writes one word, in a total order; how a weaker order is excluded, that file says at each access. Slots that pass to a
 //! process's keeper, and the reserve, are not part of it.
 #![cfg(not(loom))]
@@ -46,6 +48,14 @@ const LIVES: u8 = 6;
 /// The step that ends the claim.
 const LEAVES: u8 = 10;
 
+/// Steps of the task that sweeps, which marks a task that has vanished.
+const MARKS: u8 = 5;
+const ASKS_WHERE: u8 = 6;
+const ASKS_WHO: u8 = 7;
+const CLAIMS: u8 = 8;
+const MARKS_TAIL: u8 = 9;
+const MARKS_LIFE: u8 = 10;
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Thread {
     stage: Stage,
@@ -59,11 +69,16 @@ struct Thread {
     joins: u8,
 }
 
+/// The namespace of the task that sweeps.
+const SWEEPER: u8 = 1;
+
 /// The task that sweeps: it has another slot. If it is killed, the next one repeats all steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Sweeper {
     step: u8,
     read: Claim,
+    /// What it has read of the tail and the life-word, before it asks whether the thread exists.
+    words: [Word; 2],
     /// How often it may still be killed.
     kills: u8,
 }
@@ -77,6 +92,8 @@ struct State {
     sweeper: Sweeper,
     /// The task that had the slot last died as a task: its slot must not be lost.
     died_as_task: bool,
+    /// Tasks may vanish.
+    vanishes: bool,
 }
 
 const WALK: &str = "a list that the kernel has not walked leads into another thread's slot";
@@ -95,10 +112,12 @@ enum Fault {
     FreesSilently,
     /// The tail has no ID when the task begins.
     TailComesLate,
+    /// A task counts as vanished, although it may have left the slot to another since it was asked about.
+    MarksAnyTask,
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(vanishes: bool) -> Self {
         let claim = Claim {
             of: None,
             swept: false,
@@ -119,9 +138,11 @@ impl State {
             sweeper: Sweeper {
                 step: 0,
                 read: claim,
+                words: [Word::Zero; 2],
                 kills: 1,
             },
             died_as_task: false,
+            vanishes,
         }
     }
 
@@ -270,7 +291,48 @@ impl State {
         let next = match self.sweeper.step {
             // It waits until the kernel has walked the list.
             0 if self.life == Word::Died && !matches!(self.tail, Word::Id(_)) => 1,
+            0 if self.vanishes && matches!(self.life, Word::Id(_)) => {
+                self.sweeper.read = self.claim;
+                MARKS
+            }
             0 => return None,
+            MARKS => {
+                self.sweeper.words = [self.tail, self.life];
+                ASKS_WHERE
+            }
+            ASKS_WHERE => match self.claim.of {
+                Some(of) if THREADS[usize::from(of)].0 == SWEEPER => ASKS_WHO,
+                _ => 0,
+            },
+            // Whether the ID that is there now exists.
+            ASKS_WHO => {
+                let is = |who: &usize| self.life == Word::Id(THREADS[*who].1);
+                let here = (0..THREADS.len()).filter(|who| THREADS[*who].0 == SWEEPER);
+                match here.filter(is).collect::<Vec<_>>()[..] {
+                    [who] if !self.exists(who as u8) => CLAIMS,
+                    _ => 0,
+                }
+            }
+            CLAIMS => {
+                let read = self.sweeper.read;
+                let same = fault == Fault::MarksAnyTask || self.replace(read, read.of, false);
+                if same { MARKS_TAIL } else { 0 }
+            }
+            MARKS_TAIL | MARKS_LIFE => {
+                let is_life = self.sweeper.step == MARKS_LIFE;
+                let read = self.sweeper.words[usize::from(is_life)];
+                let word = if is_life {
+                    &mut self.life
+                } else {
+                    &mut self.tail
+                };
+                let is_same = *word == read || fault == Fault::MarksAnyTask;
+                if is_same && matches!(*word, Word::Id(_)) {
+                    *word = Word::Died;
+                    self.died_as_task |= is_life;
+                }
+                if is_life { 0 } else { MARKS_LIFE }
+            }
             1 => {
                 self.sweeper.read = self.claim;
                 if fault == Fault::SweepsUnmarked {
@@ -306,6 +368,11 @@ impl State {
             match thread.stage {
                 Stage::Runs(at) => {
                     all.extend(self.step(who, at, fault));
+                    if at == LIVES && self.vanishes {
+                        let mut vanished = *self;
+                        vanished.threads[who].stage = Stage::Gone;
+                        all.push(vanished);
+                    }
                     if at == CLAIMED && !matches!(fault, Fault::Announces | Fault::TrustsSilence) {
                         let mut leaves = *self;
                         leaves.threads[who].stage = Stage::Runs(LEAVES);
@@ -320,7 +387,7 @@ impl State {
                     let mut reborn = *self;
                     reborn.threads[who] = Thread {
                         joins: thread.joins,
-                        ..Self::new().threads[who]
+                        ..Self::new(self.vanishes).threads[who]
                     };
                     all.push(reborn);
                 }
@@ -383,9 +450,15 @@ fn at_walk(thread: &Thread) -> u8 {
 }
 
 /// Looks at all states, or until there is trouble.
-fn explore(fault: Fault) -> (usize, Option<&'static str>) {
-    let mut seen = HashSet::from([State::new()]);
-    let mut left = vec![State::new()];
+fn explore(fault: Fault, vanishes: bool) -> (usize, Option<&'static str>) {
+    let mut first = State::new(vanishes);
+    if vanishes {
+        // The third thread would multiply the states by a hundred.
+        first.threads[2].stage = Stage::Gone;
+        first.threads[2].joins = 0;
+    }
+    let mut seen = HashSet::from([first]);
+    let mut left = vec![first];
     while let Some(state) = left.pop() {
         if let Some(trouble) = state.trouble() {
             eprintln!("{fault:?}: {state:?}");
@@ -403,10 +476,12 @@ fn explore(fault: Fault) -> (usize, Option<&'static str>) {
 
 #[test]
 fn no_interleaving_confuses_tasks_or_loses_a_slot() {
-    let (states, trouble) = explore(Fault::None);
-    println!("{states} states {trouble:?}");
-    assert_eq!(trouble, None);
-    assert!(states > 10_000);
+    for vanishes in [false, true] {
+        let (states, trouble) = explore(Fault::None, vanishes);
+        println!("{states} states {trouble:?}");
+        assert_eq!(trouble, None);
+        assert!(states > 10_000);
+    }
 }
 
 #[test]
@@ -417,7 +492,9 @@ fn each_fault_is_found_out() {
         (Fault::TrustsSilence, WALK),
         (Fault::FreesSilently, "two threads have the slot"),
         (Fault::TailComesLate, WALK),
+        (Fault::MarksAnyTask, "a living task counts as dead"),
     ] {
-        assert_eq!(explore(fault).1, Some(expected), "{fault:?}");
+        let vanishes = fault == Fault::MarksAnyTask;
+        assert_eq!(explore(fault, vanishes).1, Some(expected), "{fault:?}");
     }
 }

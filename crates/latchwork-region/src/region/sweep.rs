@@ -31,9 +31,11 @@ use super::task_table::{Life, Orphans, Slot, life_of};
 use super::{AttachError, Inner, Region};
 use crate::atomic::Ordering;
 use crate::mutex::in_region::RawError;
+use crate::mutex::{OWNER_DIED, WAITERS};
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::NO_THREAD;
+use crate::sys::running::no_such_task;
 use crate::sys::{introspect, proc_file, thread};
 use crate::task::Me;
 use crate::time::Deadline;
@@ -136,19 +138,19 @@ impl Inner {
         let Ok(me) = Me::get() else {
             return self.sweep();
         };
-        let vanished =
-            |slot: &&Slot| slot.is_alive() && self.is_here(slot, me) && slot.has_vanished();
-        if !slots.clone().any(|slot| vanished(&slot)) {
+        let may_ask = |slot: &Slot| slot.is_alive() && self.is_here(slot, me);
+        let mut lost = slots.clone();
+        if !lost.any(|slot| may_ask(slot) && slot.has_vanished()) {
             return self.sweep();
         }
-        // Under the lock no other thread frees such a slot, so that none begins a life in it.
         self.sweep_after(|| {
-            let slots = slots.filter(vanished);
-            crate::atomic::unless_disabled!(
-                SweepMarksVanished,
-                slots.for_each(Slot::mark_dead),
-                drop(slots)
-            );
+            for slot in slots {
+                crate::atomic::unless_disabled!(
+                    SweepMarksVanished,
+                    slot.mark_if_vanished(|| may_ask(slot)),
+                    ()
+                );
+            }
         })
     }
 
@@ -186,6 +188,18 @@ impl Inner {
             swept.dead.push(self.slots()[index].name());
             self.recover_slot(index as u16, lists_walked);
         }
+    }
+
+    /// Whether a task has left, or is dead and settled. Until then other threads of its process may live, and the kernel may write
+    /// for them into what the task had.
+    pub fn has_ended(&self, owner: Owner) -> bool {
+        let slot = self.slots().get(usize::from(owner.slot()));
+        slot.is_none_or(|slot| {
+            // The life-word is read first, as in `is_alive`.
+            slot.life() == Life::Free
+                // Relaxed: as there.
+                || slot.generation.load(Ordering::Relaxed) != owner.generation()
+        })
     }
 
     /// Counts the deaths, and waits until the dead tasks' robust lists are walked. Returns their slots, and whether the
@@ -345,6 +359,40 @@ impl Inner {
 }
 
 impl Slot {
+    /// Whether the life-word names a thread that does not exist, although the kernel has not marked it. For a slot of the
+    /// calling thread's PID namespace. A system call.
+    fn has_vanished(&self) -> bool {
+        match self.life() {
+            // No thread's ID says that the task is one that lives as long as its process.
+            Life::Alive(tid) => tid != NO_THREAD && no_such_task(tid),
+            _ => false,
+        }
+    }
+
+    /// Marks the task as the kernel would have at its death, if it [has vanished](Self::has_vanished), and is one of those
+    /// that the caller may ask about. For the thread that sweeps.
+    ///
+    /// Until the marks are set the thread may leave, or its process's keeper or another thread may take the slot: the sweep lock
+    /// keeps none of them away. So the claim is changed first, from what it was before the question to itself, with a new
+    /// count. If that succeeds, nobody has left or claimed the slot since; and from then on nobody does, since the thread
+    /// is gone and the life-word is not free. A life-word that has passed to the keeper is not the one that was read.
+    fn mark_if_vanished(&self, may_ask: impl FnOnce() -> bool) {
+        let claim = self.claim_now();
+        // The tail comes first: after a kill in between the task is still one that has vanished.
+        let words = [&self.tail.word, &self.life.word];
+        let read = words.map(|word| (word, word.load(Ordering::Acquire)));
+        if !may_ask() || !self.has_vanished() || !self.change_claim(claim, claim[0]) {
+            return;
+        }
+        for (word, value) in read {
+            if matches!(life_of(value), Life::Alive(_)) {
+                // AcqRel, and Acquire: as the kernel's marks.
+                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                let _ = word.compare_exchange(value, OWNER_DIED | WAITERS, success, failure);
+            }
+        }
+    }
+
     /// Waits until the kernel has walked the robust list of the dead task; `false` if that takes too long.
     fn wait_until_list_walked(&self, until: Deadline) -> bool {
         let tail = &self.tail.word;

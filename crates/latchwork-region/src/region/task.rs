@@ -339,7 +339,10 @@ impl Inner {
         // Release: pairs with the Acquire in `park`. Sleepers that watch all tasks did not watch this slot so far. (In a table of
         // more slots than one sleep can watch there are none of these; a few slots more, in case tasks were killed here.)
         let before = self.header().slots_used.fetch_max(used, Ordering::Release);
-        if before < used && before as usize <= futex::WAIT_MANY_MAX + KILLED_HERE {
+        // As long as no task has lived in the slot, whoever raised the number may have been killed before it woke them.
+        let is_new = before < used
+            || crate::atomic::unless_disabled!(JoinerWakesAgain, slot.is_unlived(), false);
+        if is_new && before as usize <= futex::WAIT_MANY_MAX + KILLED_HERE {
             let used = &raw const self.header().slots_used;
             futex::wake(used, u32::MAX, Sharing::Shared);
         }

@@ -66,6 +66,9 @@
 //!    waiters for those learn about it only by the task's death. A thread that ends with them releases its heap. If
 //!    what it has may be lent to another thread (all but semaphores), both words pass to the process's keeper, and the
 //!    task lives until the process dies; otherwise the life-word is left to the kernel.
+//! 7. Nobody is killed between a change and the wake-up that others need: a life ends by one system call, which also wakes; a
+//!    thread that joins wakes all sleepers, unless a task has lived in its slot before, so that they watch it; and a thread
+//!    that sleeps on a life-word alone sweeps when that life is over, since the kernel may have woken no other.
 #![allow(unsafe_code)]
 
 use super::events::EventSets;
@@ -218,9 +221,7 @@ impl Slot {
     /// the thread that gave it the slot, gets another slot: both announce the life-word meanwhile, and the kernel may still
     /// look for their IDs here when it has marked the life as dead.
     pub(super) fn claim_for(&self, thread: Thread, which: Unused) -> bool {
-        let claim = self.claim.load();
-        // Pairs with the Release of `change_claim`: the words of the slot are read as they are under this claim.
-        fence(Ordering::Acquire);
+        let claim = self.claim_now();
         let user = Thread::from_raw(claim[0]);
         let is_unlived = || self.life() == Life::Free || claim[0] & CLEARING != 0;
         let is_unused = match which {
@@ -290,27 +291,6 @@ impl Slot {
         !matches!(life_of(tail), Life::Alive(_))
     }
 
-    /// Whether the life-word names a thread that does not exist, although the kernel has not marked it. For a slot of the
-    /// calling thread's PID namespace. A system call.
-    pub(super) fn has_vanished(&self) -> bool {
-        match self.life() {
-            // No thread's ID says that the task is one that lives as long as its process.
-            Life::Alive(tid) => tid != NO_THREAD && no_such_task(tid),
-            _ => false,
-        }
-    }
-
-    /// Marks the task as the kernel would have at its death. For the thread that sweeps, if the task has vanished.
-    pub(super) fn mark_dead(&self) {
-        // The tail comes first: after a kill in between the task is still one that has vanished.
-        for word in [&self.tail.word, &self.life.word] {
-            // Acquire, and Release: as the kernel's marks.
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-                matches!(life_of(word), Life::Alive(_)).then_some(OWNER_DIED | WAITERS)
-            });
-        }
-    }
-
     /// Frees the slot, if the thread that claimed it was killed while it joined or left: as by a joiner that leaves at once.
     ///
     /// A swept slot is free for all already. And in the child of a fork by a signal handler the claim may have ended.
@@ -344,10 +324,24 @@ impl Slot {
         self.change_claim([marked, claim[1].wrapping_add(1)], 0);
     }
 
-    fn change_claim(&self, from: [u64; 2], to: u64) -> bool {
+    /// The claim. What is read of the slot later is as it is under this claim, or a later one.
+    pub(super) fn claim_now(&self) -> [u64; 2] {
+        let claim = self.claim.load();
+        // Pairs with the Release of `change_claim`.
+        fence(Ordering::Acquire);
+        claim
+    }
+
+    pub(super) fn change_claim(&self, from: [u64; 2], to: u64) -> bool {
         let changed = [to, from[1].wrapping_add(1)];
         // Release: pairs with the Acquire in `claim_for`.
         self.claim.compare_exchange(from, changed, Ordering::AcqRel)
+    }
+
+    /// Whether no task has lived in the slot yet.
+    pub(super) fn is_unlived(&self) -> bool {
+        // Relaxed: only the wake-up that follows depends on it, which may be one too many.
+        self.generation.load(Ordering::Relaxed) == 0
     }
 
     /// Whether a thread uses the slot; a guess.
@@ -402,11 +396,18 @@ impl Slot {
     pub(super) unsafe fn vacate(&self, me: Me) {
         self.check.end();
         self.next_generation();
-        // Release: pairs with `life` and the next `claim_for`. The kernel passes over both words from here on.
-        self.life.word.store(0, Ordering::Release);
+        // In one system call, so that no kill comes between the two: the kernel passes over the word from here on, and nobody
+        // else would wake who waits for this task's end. The store is a Release: it pairs with `life` and the next `claim_for`.
+        crate::atomic::unless_disabled!(
+            LeaverWakesAtOnce,
+            futex::clear_and_wake_all(&self.life.word, Sharing::Shared),
+            {
+                self.life.word.store(0, Ordering::Release);
+                futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
+            }
+        );
+        // (After a kill here the kernel marks the tail, which whoever claims the slot clears.)
         self.tail.word.store(0, Ordering::Relaxed);
-        // The compiler moves no store past the system call: a kill before it finds both words on the list.
-        futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
         // SAFETY: the list is used in this call alone; `occupy` has linked both, on this thread.
         unsafe {
             let head = me.head();

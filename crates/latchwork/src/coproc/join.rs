@@ -271,14 +271,15 @@ impl Coproc {
         if !self.wait_until_gone(deadline) {
             return Err(JoinError::TimedOut);
         }
+        // It may have died, also after it stored its result. Other tasks may wait for what it held, and the kernel may have woken
+        // this thread alone.
+        crate::atomic::unless_disabled!(JoinSweeps, drop(self.record.region.inner().sweep()), ());
         if let Some(outcome) = self.published() {
             return Ok(Exit {
                 outcome,
                 usage: self.record.usage(),
             });
         }
-        // It died. Other tasks may wait for what it held.
-        let _ = self.record.region.inner().sweep();
         let (ended, usage) = self.reap(deadline)?;
         // There is a result after all if the coproc had left the region by itself, and ended its function later.
         let outcome = self.published().unwrap_or(match ended {

@@ -115,6 +115,8 @@ impl Runtime {
                     return Ok(record);
                 }
                 Err(Unstarted::Unmade) => {
+                    // The kernel may have woken this thread alone for the zygote's death.
+                    let _ = self.region.inner().sweep();
                     // SAFETY: no process has received the record's address, and the dead zygote will not send it.
                     unsafe { record.free() };
                     self.replace(&zygote);

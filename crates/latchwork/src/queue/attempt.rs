@@ -6,6 +6,10 @@ use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::{AttachError, Parked, Task};
 use crate::{atomic::Ordering::Relaxed, backoff::ExponentialBackoff, mutex::Acquired};
 
+/// How often a task tries to have dead tasks settled before it goes on without. (One more may have died each time; and a signal
+/// handler that interrupts a sweep of its own thread tries in vain.)
+const TRIES: usize = 8;
+
 impl<'r> Queue<'r> {
     /// Tries `step` under the senders' lock until it returns a value, and sleeps between attempts.
     #[track_caller]
@@ -151,16 +155,22 @@ impl<'r> Queue<'r> {
             locked.leave(how);
             Locked::acquire(self.cells, Side::Both)?
         };
-        if how == Acquired::OwnerDied {
-            // The dead task's heap is settled before any task changes words of cells that the heap's intent may name.
-            // If this fails, another task does it later, and a block may be lost.
-            let _ = self.inner().sweep();
-        }
         let core = self.cells.core;
-        let deaths = self.inner().deaths();
         // Unless another task has done it meanwhile.
-        if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
-            crate::atomic::unless_disabled!(QueueRecovers, locked.cells.recover(task), ());
+        if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != self.inner().deaths()
+        {
+            let mut tries = 0..TRIES;
+            let deaths = loop {
+                // The dead task's heap is settled before any task changes words of cells that the heap's intent may name.
+                // If this fails, another task does it later, and a block may be lost.
+                crate::atomic::unless_disabled!(QueueAwaitsProcess, drop(self.inner().sweep()), ());
+                let deaths = self.inner().deaths();
+                let at_once = tries.next().is_none();
+                let recover = || locked.cells.recover(task, at_once);
+                if crate::atomic::unless_disabled!(QueueRecovers, recover(), true) {
+                    break deaths;
+                }
+            };
             if core.is_alive() && locked.cells.serves_in_order() {
                 locked.cells.serve_waiters().carry_out(core);
             }

@@ -8,15 +8,23 @@ use crate::{atomic::Ordering::Relaxed, region::Task};
 impl Cells<'_> {
     /// Messages that dead tasks were writing vanish, messages that they were reading are ready again, and messages that
     /// they had been given go to other receivers. Idempotent. Under both locks.
-    pub(super) fn recover(self, task: Task<'_>) {
+    ///
+    /// Leaves alone what belongs to a dead task that is not settled yet, and then returns `false`: into a message that it was
+    /// writing, the kernel may still write for another thread of its process. Unless `at_once`.
+    pub(super) fn recover(self, task: Task<'_>, at_once: bool) -> bool {
+        let mut complete = true;
         if !self.core.has_body() {
-            return;
+            return complete;
         }
         self.count_spares();
         for index in self.all() {
             let cell = self.cell(index);
             let state = cell.state.load(Relaxed);
-            let dead = owner_in(state).is_none_or(|owner| !self.inner.is_alive(owner));
+            let owner = owner_in(state);
+            let mut dead = owner.is_none_or(|owner| !self.inner.is_alive(owner));
+            if dead && !at_once && owner.is_some_and(|owner| !self.inner.has_ended(owner)) {
+                (dead, complete) = (false, false);
+            }
             self.forget_unsound_block(cell, state);
             let has_block = cell.block.load(Relaxed) != 0;
             match state & KIND {
@@ -38,6 +46,7 @@ impl Cells<'_> {
             }
         }
         crate::atomic::unless_disabled!(QueueRebuildsLanes, self.rebuild(), ());
+        complete
     }
 
     /// Clears a word that does not point to a block of the message's length. Only a program that wrote into the file

@@ -1,8 +1,12 @@
 //! Processes with several tasks, of this PID namespace and of others; and processes that become other programs.
 
-use super::{OWNER_DIED, VICTIM, WAITERS, blocks, options, region, sleeps_on, thread_id, word};
+use super::{
+    OWNER_DIED, SLOTS, VICTIM, WAITERS, blocks, options, region, sleeps_on, thread_id, word,
+};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use latchwork::mutex::Mutex;
+use latchwork::queue::spsc::Spsc;
+use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
 use latchwork_testkit::step::AtEnd;
@@ -65,23 +69,35 @@ fn have_two_tasks(region: &Region, other: &AtomicU32) {
     });
 }
 
-/// Kills a process with two tasks, and sweeps when only the first one has ended. `other`: the ID of the other one where it is.
-fn sweep_between_two_deaths(trial: &Trial, region: &Region, process: u32, other: &AtomicU32) {
+/// Kills a process with two tasks, and returns when only the first one has ended; the other one's end is held. `other`: the ID of
+/// the other one where it is. `None`: ends cannot be held here.
+fn kill_the_first(
+    trial: &Trial,
+    region: &Region,
+    process: u32,
+    other: &AtomicU32,
+) -> Option<AtEnd> {
     region.base().expose_provenance();
     let mut threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let thread = threads.find_map(|entry| {
         let id = entry.unwrap().file_name().to_str()?.parse().ok()?;
         (id != process).then_some(id)
     });
-    let Some(last) = AtEnd::hold(thread.unwrap()) else {
-        return;
-    };
+    let last = AtEnd::hold(thread.unwrap())?;
     // SAFETY: sends a signal to a process that the caller has started and not reaped.
     unsafe { libc::kill(process as i32, libc::SIGKILL) };
     last.wait();
     let life = |slot| word(region, slot, 0).load(SeqCst);
     trial.wait_until(|| life(VICTIM) == OWNER_DIED | WAITERS);
     assert_eq!(life(VICTIM + 1), other.load(SeqCst) | WAITERS);
+    Some(last)
+}
+
+/// Kills a process with two tasks, and sweeps when only the first one has ended. `other`: as above.
+fn sweep_between_two_deaths(trial: &Trial, region: &Region, process: u32, other: &AtomicU32) {
+    let Some(last) = kill_the_first(trial, region, process, other) else {
+        return;
+    };
     let sweeper = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let sweep = scope.spawn(|| {
@@ -102,6 +118,91 @@ fn sweep_between_two_deaths(trial: &Trial, region: &Region, process: u32, other:
     let stats = region.heap_stats();
     assert_eq!(stats.private_blocks, 0);
     assert!(stats.shared_blocks <= 1);
+}
+
+/// A sender may lend the place of its message to another thread, for which the kernel writes into it, also after the sender's end.
+#[test]
+fn a_dead_senders_place_is_used_again_when_all_threads_of_its_process_have_ended() {
+    let trial = Trial::begin(
+        "a_dead_senders_place_is_used_again_when_all_threads_of_its_process_have_ended",
+    );
+    let region = region();
+    region.join("survivor").unwrap();
+    let queue = Queue::create(&region, "queue", &QueueOptions::new(1, 8)).unwrap();
+    let ring = Spsc::create(&region, "ring", &QueueOptions::new(1, 8)).unwrap();
+    let other = Page::<AtomicU32>::new();
+    let mut process = Child::fork(|| {
+        region.join("victim").unwrap();
+        core::mem::forget(queue.reserve(Wait::Not).unwrap());
+        core::mem::forget(ring.sender().unwrap());
+        have_two_tasks(&region, &other)
+    });
+    trial.wait_until(|| other.load(SeqCst) != 0);
+    let (sweeper, ids) = (AtomicU32::new(0), [const { AtomicU32::new(0) }; 2]);
+    // A thread that joins sweeps, so these have joined before.
+    let (joined, go) = (Barrier::new(3), Barrier::new(3));
+    std::thread::scope(|scope| {
+        let user = |id: usize, act: fn(&Region)| {
+            let (ids, region, joined, go) = (&ids, &region, &joined, &go);
+            scope.spawn(move || {
+                region.join("user").unwrap();
+                ids[id].store(thread_id(), SeqCst);
+                joined.wait();
+                go.wait();
+                act(region);
+            })
+        };
+        let users = [
+            user(0, |region| {
+                let queue = Queue::open(region, "queue").unwrap();
+                queue.try_send(b"next").unwrap();
+            }),
+            user(1, |region| {
+                let ring = Spsc::open(region, "ring").unwrap();
+                drop(ring.sender().unwrap());
+            }),
+        ];
+        joined.wait();
+        let held = kill_the_first(&trial, &region, process.pid() as u32, &other);
+        let Some(last) = held else {
+            process.kill();
+            go.wait();
+            return;
+        };
+        // It has counted the death, and waits for the other thread.
+        let sweeps = scope.spawn(|| {
+            sweeper.store(thread_id(), SeqCst);
+            region.sweep().unwrap()
+        });
+        let of_last = word(&region, VICTIM + 1, 0);
+        trial.wait_until(|| sleeps_on(sweeper.load(SeqCst), of_last) || sweeps.is_finished());
+        go.wait();
+        for (user, id) in users.iter().zip(&ids) {
+            let waits = || sleeps_in_header(id.load(SeqCst), &region);
+            trial.wait_until(|| waits() || user.is_finished());
+            // If this machine stood still for a second, the sweep lost its patience, and nothing is shown.
+            let is_early = user.is_finished() && !sweeps.is_finished();
+            assert!(
+                !is_early,
+                "used while a thread of the sender's process lived"
+            );
+        }
+        drop(last);
+    });
+    process.wait();
+    assert_eq!(queue.len(), 1);
+}
+
+/// Whether a thread sleeps on a word of the region's header, such as that of the lock of the sweeps.
+fn sleeps_in_header(thread: u32, region: &Region) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    let call = call.unwrap_or_default();
+    let mut fields = call.split(' ');
+    let is_futex = fields.next() == Some(&libc::SYS_futex.to_string());
+    let address = fields.next().and_then(|field| field.strip_prefix("0x"));
+    let address = address.and_then(|digits| usize::from_str_radix(digits, 16).ok());
+    let header = region.base().addr()..region.base().addr() + SLOTS;
+    is_futex && address.is_some_and(|address| header.contains(&address))
 }
 
 /// A thread that ends with a semaphore is dead as a task, while its process lives on. Its blocks are not freed, so that nobody

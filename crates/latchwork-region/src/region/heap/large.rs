@@ -189,7 +189,15 @@ impl Heap {
     pub(super) fn dismantle(&self, head: u32) {
         let state = self.state(head);
         if state.is_shared() {
-            // The head of a trim or a refill: it is unknown whether the span has memory.
+            // The head of a trim or a refill: it is unknown whether the span has memory, and whether it was counted. (A
+            // count that is too high costs a search in vain.)
+            crate::atomic::unless_disabled!(
+                TrimIsCounted,
+                {
+                    self.header().hollow.fetch_add(1, Relaxed);
+                },
+                ()
+            );
             self.entry(head).store(State::HOLLOW.0, Release);
             step!();
             return;

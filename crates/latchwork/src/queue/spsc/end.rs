@@ -140,6 +140,10 @@ impl<'r> End<'r> {
             if is_taken {
                 return Err(ClaimError::Taken);
             }
+            if found != 0 {
+                // Until the dead task is settled, the kernel may write into its place, for another thread of its process.
+                crate::atomic::unless_disabled!(RingAwaitsProcess, drop(inner.sweep()), ());
+            }
             let mine = task.owner().raw();
             match claim.compare_exchange(found, mine, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => break,
