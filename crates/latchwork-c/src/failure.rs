@@ -123,7 +123,6 @@ impl Failure for NameError {
 impl Failure for CreateError {
     fn number(&self) -> c_int {
         match self {
-            Self::Kernel(_) => ENOSYS,
             Self::Capacity { .. } => EINVAL,
             Self::Name(error) => error.number(),
             Self::Exists => EEXIST,
@@ -140,7 +139,6 @@ impl Failure for CreateError {
 impl Failure for AttachError {
     fn number(&self) -> c_int {
         match self {
-            Self::Kernel(_) => ENOSYS,
             Self::Name(error) => error.number(),
             Self::NotFound => ENOENT,
             Self::Permission => EACCES,

@@ -47,7 +47,7 @@ fn doctor_reports_the_same_in_json() {
         .unwrap();
     assert_eq!(
         (waitv["since"].as_str(), waitv["group"].as_str()),
-        (Some("5.16"), Some("required"))
+        (Some("5.16"), Some("optional"))
     );
 }
 

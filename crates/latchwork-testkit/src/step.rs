@@ -5,8 +5,7 @@
 //! breakpoint there and is killed, and the test checks the state that it left. If an operation has more points than the
 //! budget allows, every *s*-th is used, beginning with a random one: other runs cover other points.
 //!
-//! A kill inside a system call has the effect of a kill before or after it; a system call that sleeps is a point of its
-//! own ("asleep"). On aarch64 the instructions from a load-exclusive to its store-exclusive are one point, and the kernel's
+//! A task is killed before and after a system call; one that sleeps is a point of its own ("asleep"). On aarch64 the instructions from a load-exclusive to its store-exclusive are one point, and the kernel's
 //! code that reads a clock belongs to the call of it: see `latchwork-step`.
 #![allow(unsafe_code)]
 

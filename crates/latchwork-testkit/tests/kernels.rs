@@ -138,13 +138,13 @@ fn a_program_that_had_no_time_was_not_run_and_a_refused_kernel_has_not_failed() 
         outcome(folder.path(), &result),
         "passed: 1 programs, 3 tests; 2 not run"
     );
-    let refused = "@@ kernel 5.10\n@@ doctor 1\nRequired\n  no   futex_waitv  what for\n  yes  robust list  x\nOptional\n  no   mseal  y\n@@ shown doctor\n@@ all\n";
+    let refused = "@@ kernel 5.10\n@@ doctor 1\nRequired\n  no   WIPEONFORK  what for\n  yes  robust list  x\nOptional\n  no   mseal  y\n@@ shown doctor\n@@ all\n";
     let result = collected(folder.path(), refused, "0");
     assert!(
         result.contains("test one not run: the kernel is refused"),
         "{result}"
     );
-    assert_eq!(outcome(folder.path(), &result), "refused: futex_waitv");
+    assert_eq!(outcome(folder.path(), &result), "refused: WIPEONFORK");
     let result = collected(
         folder.path(),
         &[START, "@@ begin one\n@@ late\n"].concat(),

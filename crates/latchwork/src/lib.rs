@@ -44,7 +44,7 @@
 //! - Deadlines are absolute on CLOCK_MONOTONIC ([`time::Deadline`]); the `…_for` methods compute one.
 //! - Misuse that would corrupt memory or hang silently aborts the process with one line on standard error.
 //! - No lock operation allocates or unwinds.
-//! - Linux ≥ 5.16, glibc ≥ 2.34, 64 bits. x86-64 is tested; on aarch64 a part of the tests has run, in an emulator.
+//! - Linux ≥ 5.10, glibc ≥ 2.34, 64 bits. x86-64 is tested; on aarch64 a part of the tests has run, in an emulator.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 
 #[cfg(not(loom))]

@@ -8,8 +8,8 @@
 //! use latchwork::probe::{Feature, Features, Status};
 //!
 //! let features = Features::probe();
-//! let waitv = features.find(Feature::FutexWaitv);
-//! assert_eq!((waitv.since, waitv.status), (Some((5, 16)), Status::Available));
+//! let list = features.find(Feature::RobustList);
+//! assert_eq!((list.since, list.status), (Some((2, 6)), Status::Available));
 //! ```
 
 mod ask;

@@ -3,7 +3,7 @@
 
 use core::pin::Pin;
 use latchwork::mutex::{LockError, Mutex, Robust};
-use latchwork::region::{CreateError, ObjectError, Region, RegionOptions, Shareable};
+use latchwork::region::{ObjectError, Region, RegionOptions, Shareable};
 use latchwork_testkit::{Child, Leftover, Trial};
 
 /// A small one.
@@ -166,58 +166,6 @@ fn the_child_of_a_fork_does_not_finish_its_parents_object() {
         Err(ObjectError::NotFound)
     ));
     region.check_heap().unwrap();
-}
-
-/// As an older container's sandbox does for calls that it does not know.
-#[test]
-fn a_sandbox_that_forbids_waiting_for_many_words_is_an_error() {
-    let _trial = Trial::begin("a_sandbox_that_forbids_waiting_for_many_words_is_an_error");
-    for error in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
-        let child = Child::fork(|| {
-            forbid(libc::SYS_futex_waitv, error);
-            let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous();
-            assert!(matches!(region, Err(CreateError::Kernel(_))));
-        });
-        child.succeed();
-    }
-}
-
-/// Has a system call fail in this process, from now on.
-fn forbid(call: libc::c_long, error: i32) {
-    let [load, compare, give] = [
-        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
-        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-        libc::BPF_RET | libc::BPF_K,
-    ];
-    let step = |code: u32, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf,
-        k,
-    };
-    // The number of the call is the first field of what a filter sees.
-    let mut filter = [
-        step(load, 0, 0),
-        step(compare, 1, call as u32),
-        step(give, 0, libc::SECCOMP_RET_ERRNO | error as u32),
-        step(give, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: the kernel copies the filter.
-    let results = unsafe {
-        [
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-            libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const program,
-            ),
-        ]
-    };
-    assert_eq!(results, [0; 2], "{}", std::io::Error::last_os_error());
 }
 
 #[allow(dead_code, reason = "what the derive writes is used")]

@@ -75,7 +75,7 @@ struct lw_region_options {
  * Makes a region. A name, of at most 63 bytes without '/', lets other programs attach it. If the name is NULL, the
  * region is for this process, for copies of it that are made later (forks; coprocs with COPROC_SNAPSHOT; other coprocs,
  * if coproc_init() is called later), and for processes that are sent its descriptor. EEXIST: the name is taken. EINVAL: an option is out of range, or the name is unfit. EADDRINUSE: something else is at the address. EMFILE:
- * this process has 4096 regions mapped. ENOSYS: the kernel is older than Linux 5.16.
+ * this process has 4096 regions mapped.
  */
 int lw_region_create(lw_region_t **region, const char *name, const struct lw_region_options *options);
 

@@ -135,7 +135,7 @@ fn names(line: &str, error: &str) -> bool {
 }
 
 /// Reasons that no program provokes: pages, errors, and words of the reasons.
-pub const NOT_PROVOKED: [(&str, &str, &str); 8] = [
+pub const NOT_PROVOKED: [(&str, &str, &str); 7] = [
     // They depend on what other threads, or a killer, do at that moment.
     ("coproc", "EAGAIN", "each time another thread held a lock"),
     ("coproc", "EAGAIN", "The new process died before"),
@@ -152,7 +152,6 @@ pub const NOT_PROVOKED: [(&str, &str, &str); 8] = [
         "ENOMEM ENOSYS ENOTSUP",
         "contains a robust mutex",
     ),
-    ("lw_region", "ENOSYS", "The kernel is older than Linux 5.16"),
     // It needs a damaged region.
     ("coproc", "EIO", "the shared memory cannot be used"),
 ];

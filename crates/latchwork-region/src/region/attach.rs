@@ -17,7 +17,7 @@
 //! A checked attach goes on to the objects (`validate.rs`), and is refused if another process has the file.
 #![allow(unsafe_code)]
 
-use super::error::{WAITV, system};
+use super::error::system;
 use super::header::{FLAG_ANY_PID_NAMESPACE, Identity, Layout};
 use super::registry::{self, RegistryLock};
 use super::sweep::Swept;
@@ -45,9 +45,6 @@ pub(super) fn attach(
     trusts_any_owner: bool,
     expected: Option<&Expected>,
 ) -> Result<Region, AttachError> {
-    if crate::sys::probe::futex_waitv().is_err() {
-        return Err(AttachError::Kernel(WAITV));
-    }
     let _attaching = wait_for_others(&file)?;
     // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
     // one that has the region, and can validate it closely.
@@ -273,7 +270,6 @@ impl Inner {
 impl From<CreateError> for AttachError {
     fn from(error: CreateError) -> Self {
         let (call, error) = match error {
-            CreateError::Kernel(what) => return Self::Kernel(what),
             CreateError::Name(error) => return Self::Name(error),
             CreateError::TooManyRegions => return Self::TooManyRegions,
             CreateError::UnknownPidNamespace => return Self::UnknownPidNamespace,

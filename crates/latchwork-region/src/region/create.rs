@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::attach::attach;
-use super::error::{self, WAITV};
+use super::error;
 use super::header::{self, Header, Identity, Layout, MAX_BYTES, MAX_NAMES, MAX_TASKS, MIN_BYTES};
 use super::heap::SPAN_BYTES;
 use super::registry::{self, RegistryLock};
@@ -332,9 +332,6 @@ impl RegionOptions {
         label: &str,
         path: Option<PathBuf>,
     ) -> Result<Region, CreateError> {
-        if crate::sys::probe::futex_waitv().is_err() {
-            return Err(CreateError::Kernel(WAITV));
-        }
         in_range("max_bytes", self.max_bytes, MIN_BYTES..=MAX_BYTES)?;
         in_range("max_tasks", self.max_tasks.into(), 1..=MAX_TASKS.into())?;
         in_range("max_names", self.max_names.into(), 1..=MAX_NAMES.into())?;

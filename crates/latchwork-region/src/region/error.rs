@@ -5,16 +5,10 @@ use crate::task::{NotATask, TaskError};
 use core::fmt;
 use rustix::io::Errno;
 
-/// The kernel feature that every wait in a region needs.
-pub(super) const WAITV: &str = "futex_waitv (Linux 5.16)";
-
 /// Why a region could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The kernel lacks a feature that regions need.
-    #[error("this kernel lacks {0}")]
-    Kernel(&'static str),
     /// A capacity is out of its range.
     #[error("{what} is {given}, but must be from {min} to {max}")]
     Capacity {
@@ -75,9 +69,6 @@ pub struct Unsound {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The kernel lacks a feature that regions need.
-    #[error("this kernel lacks {0}")]
-    Kernel(&'static str),
     /// The name cannot be a region's.
     #[error(transparent)]
     Name(#[from] NameError),

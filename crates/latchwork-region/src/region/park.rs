@@ -37,6 +37,11 @@
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
 //! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
 //!
+//! *Without `futex_waitv`* (before Linux 5.16, or refused by a sandbox) each of these sleeps is a nap on the first of the
+//! caller's words, of 50 ms at most (`futex::NAP_ON_ONE`), after which the task checks as after any other sleep, and the wait
+//! goes on. So a death is noticed that much later. A lookout's nap may end early; the post passes on then, and the time of the
+//! last check, which outlives it, still says when the next one is due. Tasks of one region may differ in this.
+//!
 //! # Cancelled waits
 //!
 //! The waits of a task that is to be deleted are cancelled, for the interface to C, whose tasks delete each other.
@@ -148,6 +153,8 @@ impl Inner {
                 slot
             })
         };
+        // Without `futex_waitv`, the one to sleep on: the first of the caller's.
+        let main = usize::from(holder.is_some());
         for (word, value) in words {
             watch(futex::shared_word(word, *value));
         }
@@ -180,7 +187,7 @@ impl Inner {
         );
         let limit = (!watches_all).then(|| Deadline::after(post.limit(used)));
         let until = limit.into_iter().chain(deadline).min();
-        let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
+        let (ended, woken) = futex::wait_many(&waits[..count], main, until);
         let is_over = ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed);
         let by_limit = ended == Wait::TimedOut && limit.is_some_and(Deadline::has_passed);
         let checks_all = by_limit && post.limit_has_passed() == Then::CheckAll;
@@ -283,7 +290,7 @@ fn sleep_first(words: &[(&AtomicU32, u32)], deadline: Option<Deadline>) -> Optio
         for (wait, (word, value)) in waits.iter_mut().zip(words) {
             *wait = futex::shared_word(word, *value);
         }
-        let (ended, woken) = futex::wait_many_woken(&waits[..words.len()], until);
+        let (ended, woken) = futex::wait_many(&waits[..words.len()], 0, until);
         (ended, woken.is_some())
     };
     (ended != Wait::TimedOut).then_some((Parked::Again, woken))

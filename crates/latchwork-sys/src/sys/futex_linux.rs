@@ -17,6 +17,7 @@ use super::thread::timespec;
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::time::Deadline;
 use core::ptr;
+use core::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex as sys;
 
@@ -61,12 +62,7 @@ pub fn wait_woken(
 }
 
 /// Sleeps while `word` holds `expected`, at most for `time`. Reads no clock. A signal handler ends it.
-pub fn wait_for(
-    word: &AtomicU32,
-    expected: u32,
-    sharing: Sharing,
-    time: core::time::Duration,
-) -> Wait {
+pub fn wait_for(word: &AtomicU32, expected: u32, sharing: Sharing, time: Duration) -> Wait {
     slow_paths::sleep();
     let time = sys::Timespec {
         tv_sec: time.as_secs() as _,
@@ -214,31 +210,69 @@ pub fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
     wait
 }
 
-/// Sleeps while every word holds its expected value. At least one and at most
-/// [`WAIT_MANY_MAX`] words.
-pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
-    wait_many_woken(words, deadline).0
-}
+/// The longest sleep on several words where `futex_waitv` is missing. (`CONTRACT.md` states it.)
+pub const NAP_ON_ONE: Duration = Duration::from_millis(50);
 
-/// As [`wait_many`]. Also returns the index of a word on which there was a wake-up; of several, the highest.
-pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, Option<usize>) {
+/// Sleeps while every word holds its expected value. At least one and at most [`WAIT_MANY_MAX`] words. Also returns the
+/// index of a word on which there was a wake-up; of several, the highest.
+///
+/// Linux before 5.16 has no call for this, and a sandbox may refuse it (as the default one of Podman 4.3 does, whatever the
+/// kernel). The thread then sleeps on the word `main` alone, and for [`NAP_ON_ONE`] at most, after which the result is
+/// `Wait::Again`: the caller checks all of its words then, as after each wake-up. So what happens at another word is noticed
+/// that much later.
+pub fn wait_many(
+    words: &[WaitWord],
+    main: usize,
+    deadline: Option<Deadline>,
+) -> (Wait, Option<usize>) {
     slow_paths::sleep();
     let timeout = deadline.map(timespec);
     let (flags, clock) = (sys::WaitvFlags::empty(), sys::ClockId::Monotonic);
     let ended = sys::waitv(words, flags, timeout.as_ref(), clock);
-    (outcome(ended), ended.ok())
+    match ended {
+        // A sandbox chooses its error. These are the kernel's own for a call that it knows.
+        Ok(_) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR | Errno::INVAL | Errno::FAULT) => {
+            (outcome(ended), ended.ok())
+        }
+        Err(_) => {
+            let (ended, woken) = nap_on(&words[main], deadline);
+            (ended, woken.then_some(main))
+        }
+    }
+}
+
+/// The sleep on one word in place of several.
+fn nap_on(word: &WaitWord, deadline: Option<Deadline>) -> (Wait, bool) {
+    let end = Deadline::after(NAP_ON_ONE);
+    let until = deadline.map_or(end, |deadline| deadline.min(end));
+    let operation = libc::FUTEX_WAIT_BITSET;
+    let (futex, none, all) = (libc::SYS_futex, ptr::null::<u8>(), u32::MAX);
+    let (at, value, timeout) = (word.uaddr.ptr, word.val as u32, timespec(until));
+    let result = keeping(|| {
+        // SAFETY: the kernel reads the word, if it is mapped, and the time-out.
+        let result =
+            unsafe { libc::syscall(futex, at, operation, value, &raw const timeout, none, all) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(last_error())
+        }
+    });
+    match outcome(result) {
+        Wait::TimedOut if deadline.is_none_or(|deadline| end < deadline) => (Wait::Again, false),
+        ended => (ended, result.is_ok()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     #[test]
     fn wait_returns_at_once_when_the_word_differs() {
         let word = AtomicU32::new(1);
         assert_eq!(wait(&word, 0, Sharing::Private, None), Wait::Again);
-        assert_eq!(wait_many(&[shared_word(&word, 0)], None), Wait::Again);
+        assert_eq!(wait_many(&[shared_word(&word, 0)], 0, None).0, Wait::Again);
     }
 
     #[test]
@@ -252,7 +286,7 @@ mod tests {
         assert!(deadline.has_passed());
         let deadline = Deadline::after(Duration::from_millis(2));
         assert_eq!(
-            wait_many(&[shared_word(&word, 0)], Some(deadline)),
+            wait_many(&[shared_word(&word, 0)], 0, Some(deadline)).0,
             Wait::TimedOut
         );
         assert!(deadline.has_passed());

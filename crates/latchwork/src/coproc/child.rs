@@ -147,7 +147,8 @@ fn wait_for_work(context: &CloneContext<'_>, control: &Ref) {
         let own = futex::shared_word(&record.state, record::READY);
         let closing = futex::shared_word(&control.state, control_state);
         let deadline = Some(Deadline::after(PARENT_CHECK));
-        if futex::wait_many(&[own, closing], deadline) != futex::Wait::TimedOut {
+        let (_, woken) = futex::wait_many(&[own, closing], 0, deadline);
+        if woken.is_some() {
             poll_for_work(record);
         }
     }

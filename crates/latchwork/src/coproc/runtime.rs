@@ -264,7 +264,7 @@ fn handshake(
         let life = zygote_life.flatten();
         let life = life.map(|(word, value)| futex::shared_word(word, value));
         let words: Vec<_> = [state].into_iter().chain(life).collect();
-        futex::wait_many(&words, Some(check));
+        futex::wait_many(&words, 0, Some(check));
         // Signal handlers may end each wait early.
         if !check.has_passed() {
             continue;

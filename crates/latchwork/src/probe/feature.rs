@@ -90,9 +90,6 @@ macro_rules! features {
 
 features! {
     Required {
-        FutexWaitv, "futex_waitv", Some((5, 16)),
-            "a task that sleeps in a region learns of the death of another task",
-            "regions can be neither made nor attached: a newer kernel is needed";
         RobustList, "robust list", Some((2, 6)),
             "the death of a lock's owner is reported to the next owner",
             "robust locks and regions cannot be used: let the sandbox allow get_robust_list";
@@ -107,6 +104,9 @@ features! {
             "regions can be neither made nor attached: is /proc mounted?";
     }
     Optional {
+        FutexWaitv, "futex_waitv", Some((5, 16)),
+            "a task that sleeps in a region learns of the death of another task when it happens",
+            "a task that sleeps in a region wakes 20 times a second to learn of the death of another task; a container's seccomp profile may refuse the call though the kernel has it";
         SharedMemoryDirectory, "/dev/shm", None,
             "named regions can be made; when the free space is used up, their growth fails with an error",
             "named regions cannot be made (mount a tmpfs at this path); anonymous regions work";

@@ -338,7 +338,11 @@ impl<'r> Queue<'r> {
                         .poll(self.max_message(), turns, || inbox.given.load(Relaxed) != 0);
             let mut woken = false;
             if !come {
-                let words = [(receivers.word(), ticket), (&inbox.given, 0)];
+                let mut words = [(receivers.word(), ticket), (&inbox.given, 0)];
+                if in_order {
+                    // Without `futex_waitv` a task sleeps on the first word.
+                    words.reverse();
+                }
                 let (object, deadline) = (self.cells.address(), wait.deadline());
                 let waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
                 // Acquire: pairs with the stores of a task that has exited since.

@@ -13,7 +13,7 @@ use latchwork::region::{Region, Vec as RegionVec};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork::sharing::Shared;
 use latchwork_testkit::step::Alarm;
-use latchwork_testkit::{Child, Leftover};
+use latchwork_testkit::{Child, Leftover, refuse};
 use std::time::Duration;
 
 /// The strictest that is ready-made.
@@ -373,27 +373,14 @@ fn the_library_works_in_a_confined_snapshot_that_dies_with_its_parent() {
     isolated(|| the_library_works_with(&strictest().copying().die_with_parent()));
 }
 
-/// Makes the kernel lack a system call, for this process and those that it starts.
-fn lack(call: libc::c_long) {
-    use seccompiler::{SeccompAction, SeccompFilter, apply_filter};
-    let filter = SeccompFilter::new(
-        [(call, Vec::new())].into_iter().collect(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
-        std::env::consts::ARCH.try_into().unwrap(),
-    );
-    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
-    apply_filter(&program).unwrap();
-}
-
 #[test]
 fn what_the_kernel_lacks_is_an_error_or_is_left_out_on_request() {
     fn nothing(_: &Region, (): ()) -> i32 {
         7
     }
     isolated(|| {
-        lack(libc::SYS_landlock_create_ruleset);
-        lack(libc::SYS_landlock_restrict_self);
+        refuse(libc::SYS_landlock_create_ruleset, libc::ENOSYS);
+        refuse(libc::SYS_landlock_restrict_self, libc::ENOSYS);
         let attributes = Attributes::new().files(FileAccess::none());
         let counted = counted();
         match counted.1.spawn_value(nothing, (), &attributes) {
@@ -415,7 +402,7 @@ fn what_the_kernel_lacks_is_an_error_or_is_left_out_on_request() {
     });
     isolated(|| {
         let counted = counted();
-        lack(libc::SYS_seccomp);
+        refuse(libc::SYS_seccomp, libc::ENOSYS);
         // Of this process, not of the server process, which was made before.
         let attributes = Attributes::new()
             .system_calls(SystemCalls::library())

@@ -202,6 +202,10 @@ fn a_change_that_nobody_is_told_of_is_found_out() {
         steady: 2,
         ..IMPATIENT
     };
+    if !latchwork::probe::Features::probe().has(latchwork::probe::Feature::FutexWaitv) {
+        println!("skipped: without futex_waitv each sleep in a region ends by itself");
+        return;
+    }
     let found = found::<Silence>(&trial, crew, false, Vec::new);
     assert!(matches!(found, Trouble::Hang(_)), "{found}");
 }
