@@ -33,13 +33,18 @@ static int hold(struct counts *counts)
 
 static int take(struct counts *counts)
 {
+	const struct timespec pause_between = {0, 10000000};
 	struct timespec end;
 	int error;
 	printf("process %d waits for the lock\n", (int)getpid());
 	fflush(stdout);
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += 60;
-	error = lw_mutex_timedlock(&counts->lock, &end);
+	/* The other container may not have come to the lock yet. */
+	while ((error = lw_mutex_timedlock(&counts->lock, &end)) == 0 && counts->begun == 0) {
+		lw_mutex_unlock(&counts->lock);
+		nanosleep(&pause_between, NULL);
+	}
 	if (error != EOWNERDEAD) {
 		printf("process %d: the lock says %s\n", (int)getpid(), strerror(error));
 		return 1;

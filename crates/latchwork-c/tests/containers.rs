@@ -6,7 +6,7 @@ use latchwork as _;
 use latchwork_c as _;
 use std::path::Path;
 use std::process::{Command, Output};
-use support::{How, by, compile, finish, repository, scratch};
+use support::{How, by, compile, finish, has, repository, scratch};
 
 const GCC: How = by("gcc", &["-std=c11"]);
 /// The script's exit status where namespaces cannot be made.
@@ -45,6 +45,45 @@ fn a_container_learns_that_another_one_was_killed() {
         "container two: process 1 has repaired the counts and goes on: 1 begun, 1 done",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The commands of the guide, and its manifest, with the container engines that are installed.
+#[test]
+fn containers_of_an_engine_share_a_region() {
+    let test = "containers_of_an_engine_share_a_region";
+    if !GCC.is_there() || cfg!(target_env = "musl") {
+        println!("SKIPPED: {test}: gcc for glibc is not installed");
+        return;
+    }
+    for engine in ["docker", "podman"] {
+        if !has(engine) {
+            println!("SKIPPED: {test}: {engine} is not installed");
+            continue;
+        }
+        let file = repository().join("examples/regions/containers.c");
+        let program = compile(&file, GCC.statically(), &[]);
+        let mut script = Command::new(repository().join("examples/regions/engine.sh"));
+        let output = finish(script.arg(engine).arg(program));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.code() == Some(SKIPPED) {
+            println!("SKIPPED: {test}: {text}");
+            continue;
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{errors}");
+        let ways: &[&str] = match engine {
+            "podman" => &[
+                "the /dev/shm of container one",
+                "a directory of the host",
+                "a pod",
+            ],
+            _ => &["the /dev/shm of container one", "a directory of the host"],
+        };
+        for way in ways {
+            let repaired = format!("{way}: process 1 has repaired the counts and goes on");
+            assert!(text.contains(&repaired), "{text}");
+        }
+    }
 }
 
 /// The negative twin: the same program without the option.

@@ -271,8 +271,7 @@ impl Coproc {
         if !self.wait_until_gone(deadline) {
             return Err(JoinError::TimedOut);
         }
-        // It may have died, also after it stored its result. Other tasks may wait for what it held, and the kernel may have woken
-        // this thread alone.
+        // It may have died, also after its result. Others may wait for what it held; the kernel may have woken only this thread.
         crate::atomic::unless_disabled!(JoinSweeps, drop(self.record.region.inner().sweep()), ());
         if let Some(outcome) = self.published() {
             return Ok(Exit {
