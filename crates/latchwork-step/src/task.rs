@@ -96,6 +96,7 @@ impl Task {
     pub fn set_address(self, address: u64) -> io::Result<()> {
         let mut registers = self.registers()?;
         *program_counter(&mut registers) = address;
+        forget_call(&mut registers);
         self.exchange_registers(libc::PTRACE_SETREGSET, &mut registers)
     }
 
@@ -222,6 +223,16 @@ fn program_counter(registers: &mut Registers) -> &mut u64 {
 fn program_counter(registers: &mut Registers) -> &mut u64 {
     &mut registers.pc
 }
+
+/// Says that the task is in no system call. After a breakpoint a user-mode kernel gives the number 0, and might "restart" that
+/// call when it gets the registers back.
+#[cfg(target_arch = "x86_64")]
+fn forget_call(registers: &mut Registers) {
+    registers.orig_rax = u64::MAX;
+}
+
+#[cfg(target_arch = "aarch64")]
+fn forget_call(_: &mut Registers) {}
 
 /// The register that has the return address, where it is no word on the stack.
 #[cfg(target_arch = "x86_64")]
