@@ -1,6 +1,6 @@
 //! Sleeping on a word, with or without a region that watches for deaths.
 //!
-//! A waiter sleeps on a word inside a region through that region, whose sleeps end when any of its tasks dies, or a few
+//! A waiter sleeps on a word inside a region through that region, whose sleeps end when any of its tasks dies, or some
 //! milliseconds later (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves
 //! no waiter asleep. Neither does a task that changed what the others wait for and was killed before it could notify them. Only *tasks*
 //! of the region are watched. A waiter becomes one here. A process that wakes others through references that it

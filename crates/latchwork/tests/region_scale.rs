@@ -5,7 +5,9 @@ use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::region::{ObjectError, Region, RegionOptions};
-use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError};
+use latchwork::semaphore::{
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError,
+};
 use latchwork_testkit::{Child, Trial};
 use std::sync::Barrier;
 use std::thread;
@@ -121,6 +123,31 @@ fn a_death_is_noticed_whatever_became_of_the_first_sleeper() {
         }
     }
     assert_eq!(*lock.lock().unwrap(), 4);
+}
+
+/// The waiter asks about no owner by itself, as one for a lock does.
+#[test]
+fn the_waiter_for_a_semaphore_notices_a_death_beside_a_stopped_lookout() {
+    let trial = Trial::begin("the_waiter_for_a_semaphore_notices_a_death_beside_a_stopped_lookout");
+    let region: &'static Region = Box::leak(Box::new(used_region()));
+    let empty = CountingSemaphore::create(region, "empty", 0, Discipline::Fifo).unwrap();
+    let held = BinarySemaphore::create(region, "held", &BinaryOptions::new()).unwrap();
+    let mut owner = Child::fork(|| {
+        held.obtain().unwrap().keep();
+        loop {
+            thread::park();
+        }
+    });
+    trial.wait_until(|| held.owner().is_some());
+    let mut lookout = Child::fork(|| drop(empty.obtain()));
+    wait_for_sleep(&trial, &lookout);
+    let waiter = Child::fork(|| drop(held.obtain().unwrap()));
+    wait_for_sleep(&trial, &waiter);
+    lookout.signal(libc::SIGSTOP);
+    trial.wait_until(|| lookout.is_stopped());
+    owner.kill();
+    waiter.succeed();
+    lookout.kill();
 }
 
 /// Sleeps of which none lasts for as long as lies between two checks of all tasks, by a task that does not watch the owner of

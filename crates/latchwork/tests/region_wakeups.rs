@@ -8,7 +8,7 @@ use coproc_support::isolated;
 use core::mem::forget;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
-use latchwork::coproc::{Attributes, Outcome};
+use latchwork::coproc::{Attributes, Outcome, Signal, wait_any};
 use latchwork::event::{EventSet, Events};
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::region::{Region, RegionOptions};
@@ -17,6 +17,7 @@ use latchwork_testkit::{Child, Page, Trial, is_in_region_sleep, region_sleep_wor
 /// Where the slots are in a region. A slot begins with the task's life-word.
 const SLOTS: usize = 4096;
 const SLOT_BYTES: usize = 1792;
+const WAITERS: u32 = 0x8000_0000;
 
 fn region() -> Region {
     let options = RegionOptions::new().max_bytes(1 << 20).max_tasks(16);
@@ -129,7 +130,13 @@ fn killed_as_it_leaves(region: &Region, creator: i32) -> i32 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let slot = usize::from(region.task_id().unwrap().slot());
-    die_by_a_futex_call_on(region.base().addr() + SLOTS + slot * SLOT_BYTES);
+    let place = SLOTS + slot * SLOT_BYTES;
+    // SAFETY: the life-word lies in the region, and is an atomic.
+    let life = unsafe { &*region.base().add(place).cast::<AtomicU32>() };
+    // SAFETY: no preconditions.
+    let thread = unsafe { libc::gettid() };
+    assert_eq!(life.load(SeqCst), thread as u32 | WAITERS);
+    die_by_a_futex_call_on(region.base().addr() + place);
     7
 }
 
@@ -166,5 +173,30 @@ fn a_join_settles_a_death_after_the_result() {
         let exit = coproc.unwrap().join().unwrap();
         assert_eq!(exit.outcome, Outcome::Returned(7));
         assert_eq!(region.sweep().unwrap().dead.len(), 0);
+    });
+}
+
+/// A thread that waits for coprocs of several regions sleeps in one of them.
+#[test]
+fn a_wait_for_coprocs_of_two_regions_settles_a_death_in_either() {
+    let _trial = Trial::begin("a_wait_for_coprocs_of_two_regions_settles_a_death_in_either");
+    isolated(|| {
+        let regions = [region(), region()];
+        regions[1]
+            .object("lock", || Mutex::in_region(0_u64))
+            .unwrap();
+        let [first, second] = regions
+            .each_ref()
+            .map(|region| coproc_support::start(region).unwrap());
+        let long = |_: &Region, ()| loop {
+            std::thread::park();
+        };
+        let long = first.spawn_value(long, (), &Attributes::new()).unwrap();
+        let ends = second
+            .spawn_value(leaves_with_the_lock, (), &Attributes::new())
+            .unwrap();
+        assert_eq!(wait_any(&[&long, &ends], None).unwrap(), 1);
+        assert_eq!(regions[1].sweep().unwrap().dead.len(), 0);
+        long.kill(Signal::KILL).unwrap();
     });
 }

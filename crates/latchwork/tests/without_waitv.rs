@@ -14,7 +14,7 @@ use latchwork::mutex::Mutex;
 use latchwork::mutex::in_region::LockError;
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
-use latchwork::semaphore::{CountingSemaphore, Discipline};
+use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork_testkit::{ThreadId, Trial, in_dying_thread, refuse};
 use std::thread;
 
@@ -54,26 +54,55 @@ fn an_owners_death_is_reported() {
     let _trial = Trial::begin("an_owners_death_is_reported");
     without_waitv(|region| {
         let lock = region.object("lock", || Mutex::in_region(0_u64)).unwrap();
-        let (waiter, is_locked) = (ThreadId::default(), std::sync::Barrier::new(2));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                in_dying_thread(|| {
-                    let mut held = lock.lock().unwrap();
-                    *held = 1;
-                    core::mem::forget(held);
-                    is_locked.wait();
-                    waiter.wait_until_in_futex();
-                    thread::sleep(FIRST_SLEEP);
-                });
-            });
-            is_locked.wait();
-            waiter.set();
-            let Err(LockError::OwnerDied(died)) = lock.lock() else {
-                panic!("the owner's death was not reported");
-            };
-            assert_eq!(*died.make_consistent(), 1);
-        });
+        let take = || {
+            let mut held = lock.lock().unwrap();
+            *held = 1;
+            core::mem::forget(held);
+        };
+        let Err(LockError::OwnerDied(died)) = while_its_owner_dies(take, || lock.lock()) else {
+            panic!("the owner's death was not reported");
+        };
+        assert_eq!(*died.make_consistent(), 1);
         assert_eq!(*lock.lock().unwrap(), 1);
+    });
+}
+
+/// Runs `wait` in a task that goes to sleep in it, while another one has what it waits for, and dies.
+fn while_its_owner_dies<R>(take: impl FnOnce() + Send, wait: impl FnOnce() -> R) -> R {
+    let (waiter, is_taken) = (ThreadId::default(), std::sync::Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            in_dying_thread(|| {
+                take();
+                is_taken.wait();
+                waiter.wait_until_in_futex();
+                thread::sleep(FIRST_SLEEP);
+            });
+        });
+        is_taken.wait();
+        waiter.set();
+        wait()
+    })
+}
+
+/// Their waiters check no owner by themselves, as those for a lock do.
+#[test]
+fn what_a_dead_task_had_goes_to_a_sleeper() {
+    let _trial = Trial::begin("what_a_dead_task_had_goes_to_a_sleeper");
+    without_waitv(|region| {
+        let queue = Queue::create(region, "queue", &QueueOptions::new(1, 8)).unwrap();
+        let mut buffer = [0; 8];
+        let take = || {
+            queue.send(b"again").unwrap();
+            core::mem::forget(queue.receive_held().unwrap());
+        };
+        let received = while_its_owner_dies(take, || queue.receive(&mut buffer));
+        assert_eq!(&buffer[..received.unwrap()], b"again");
+
+        let options = BinaryOptions::new();
+        let semaphore = BinarySemaphore::create(region, "semaphore", &options).unwrap();
+        let take = || semaphore.obtain().unwrap().keep();
+        drop(while_its_owner_dies(take, || semaphore.obtain()).unwrap());
     });
 }
 

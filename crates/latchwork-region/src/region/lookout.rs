@@ -36,9 +36,9 @@
 //! - a thread was cancelled in its sleep;
 //! - a task stores an old time after it was stopped between its check and this store: sleepers take that for a check.
 //!
-//! Therefore each sleeper asks after [`PER_TASK`] for each task of the table whether all tasks were checked since it went to
-//! sleep. If not, it checks them itself and takes the post. Two lookouts at a time do no harm. (If a lookout is stopped, and
-//! all other sleeps are shorter than that time, none of them checks.)
+//! Therefore each sleeper asks when the last check is [`PER_TASK`] old for each task of the table, at once if it is older, whether all
+//! tasks were checked since it went to sleep. If not, it checks them itself and takes the post. Two lookouts at a time do no
+//! harm.
 //!
 //! *The time* also says, in a region of any size, whether a wait may begin with a sleep that watches no task (`park.rs`). In a
 //! region whose tasks one sleep can watch, each sleeper checks all of them and stores it. It is that of the monotonic clock,
@@ -198,10 +198,11 @@ impl<'r> Post<'r> {
 
     /// How long a sleep lasts, in a table of so many slots: not at all, if the task has to check all others now.
     pub(super) fn limit(&self, slots: usize) -> Duration {
-        match self.role {
+        let most = match self.role {
             Role::Watches { .. } => PER_TASK * u32::try_from(slots).unwrap_or(u32::MAX),
-            Role::None | Role::Lookout => RECHECK.saturating_sub(self.lookout.age()),
-        }
+            Role::None | Role::Lookout => RECHECK,
+        };
+        most.saturating_sub(self.lookout.age())
     }
 
     /// A sleep has ended by its limit.

@@ -84,7 +84,7 @@ impl Inner {
         self.header().deaths.load(Ordering::Acquire)
     }
 
-    /// Sleeps while each of `words` has its value and no task dies; whether a death ends the sleep at once or a few
+    /// Sleeps while each of `words` has its value and no task dies; whether a death ends the sleep at once or some
     /// milliseconds later, the head of the module says. At most 8 words. Also returns whether a wake-up ended the sleep, on
     /// one of `words` or for a death.
     pub fn park(

@@ -202,6 +202,17 @@ impl Inner {
         })
     }
 
+    /// For a thread that has slept on the life-word of a task that is gone: settles its death, if it died. The kernel may have
+    /// woken this thread alone, so if it cannot be a task, it passes the wake-up on.
+    pub fn settle(&self, task: Owner) {
+        if !self.has_ended(task)
+            && self.sweep().is_err()
+            && let Some(slot) = self.slots().get(usize::from(task.slot()))
+        {
+            futex::wake(&raw const slot.life.word, 1, Sharing::Shared);
+        }
+    }
+
     /// Counts the deaths, and waits until the dead tasks' robust lists are walked. Returns their slots, and whether the
     /// kernel has walked all of their lists.
     fn wait_for_dead_tasks(&self) -> (Vec<usize>, bool) {

@@ -230,10 +230,8 @@ pub fn wait_many(
     let (flags, clock) = (sys::WaitvFlags::empty(), sys::ClockId::Monotonic);
     let ended = sys::waitv(words, flags, timeout.as_ref(), clock);
     match ended {
-        // A sandbox chooses its error. These are the kernel's own for a call that it knows.
-        Ok(_) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR | Errno::INVAL | Errno::FAULT) => {
-            (outcome(ended), ended.ok())
-        }
+        Ok(_) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => (outcome(ended), ended.ok()),
+        // A sandbox chooses its error. (If the kernel could not read a word, the nap will tell.)
         Err(_) => {
             let (ended, woken) = nap_on(&words[main], deadline);
             (ended, woken.then_some(main))

@@ -169,7 +169,8 @@ extern "C" fn become_helper(plan: *mut c_void) -> c_int {
         for (number, stream) in (0..).zip(streams) {
             libc::dup2(stream, number);
         }
-        let _ = process::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        libc::fcntl(program, libc::F_SETFD, libc::FD_CLOEXEC);
+        process::close_all_but(&mut [program]);
         kernel_mask(libc::SIG_SETMASK, 0);
         libc::syscall(
             libc::SYS_execveat,

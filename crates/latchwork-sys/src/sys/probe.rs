@@ -6,12 +6,14 @@
 #![allow(unsafe_code)]
 
 use super::errno::{self, answer};
+use crate::atomic::AtomicU32;
 use core::ffi::{c_int, c_ulong};
 use core::ptr;
 use rustix::fs::{Access, AtFlags, CWD, MemfdFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
+use rustix::thread::futex::{ClockId, WaitvFlags, waitv};
 use std::path::{Path, PathBuf};
 
 /// Converts the refusal that proves a feature into success.
@@ -35,12 +37,12 @@ pub fn futex_operation(operation: c_int) -> Result<()> {
     }
 }
 
-/// Linux 5.16. (A sandbox may return any error: only the one for invalid arguments proves that the call works.)
+/// Linux 5.16. (A sandbox may return any error: only the one for a word with another value proves that the call works.)
 pub fn futex_waitv() -> Result<()> {
-    let none = ptr::null::<u8>();
-    // SAFETY: no words to wait for, and no time-out; the kernel refuses.
-    let returned = unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) };
-    refused_with(Errno::INVAL, answer(returned))
+    let word = AtomicU32::new(0);
+    let waits = [super::futex_linux::shared_word(&word, 1)];
+    let ended = waitv(&waits, WaitvFlags::empty(), None, ClockId::Monotonic);
+    refused_with(Errno::AGAIN, ended)
 }
 
 /// Linux 6.16: the slots of this process's own hash table of futexes, 0 while it uses the shared one.

@@ -30,9 +30,6 @@ use std::sync::Arc;
 /// A longer one costs its joiner this much processor time, once.
 const JOIN_SPIN: Duration = Duration::from_micros(40);
 
-/// How long a joiner naps at a time that cannot become a task of the region.
-const NAP: Duration = Duration::from_millis(10);
-
 /// How long the first sleep lasts, which watches the life-word of one task alone.
 const FIRST_SLEEP: Duration = Duration::from_millis(2);
 
@@ -252,6 +249,14 @@ impl Coproc {
         self.record.region.inner().life_word(self.record.task()?)
     }
 
+    /// Settles its death, once its task is gone: other tasks may wait for what it held.
+    fn settle(&self) {
+        if let Some(task) = self.record.task() {
+            let inner = self.record.region.inner();
+            crate::atomic::unless_disabled!(JoinSweeps, inner.settle(task), ());
+        }
+    }
+
     fn region(&self) -> &crate::region::Region {
         &self.record.region
     }
@@ -271,8 +276,8 @@ impl Coproc {
         if !self.wait_until_gone(deadline) {
             return Err(JoinError::TimedOut);
         }
-        // It may have died, also after its result. Others may wait for what it held; the kernel may have woken only this thread.
-        crate::atomic::unless_disabled!(JoinSweeps, drop(self.record.region.inner().sweep()), ());
+        // It may have died, also after its result.
+        self.settle();
         if let Some(outcome) = self.published() {
             return Ok(Exit {
                 outcome,
@@ -318,7 +323,7 @@ impl Coproc {
                 return false;
             }
             let Ok(task) = inner.task() else {
-                nap_beside(life, deadline);
+                reap::nap_beside(life, deadline);
                 continue;
             };
             inner.park_watching(task, &[life], deaths, deadline);
@@ -405,16 +410,6 @@ impl Coproc {
     }
 }
 
-/// Sleeps on a task's life-word, for a thread that cannot become a task, and so cannot watch the region's.
-fn nap_beside((word, value): (&AtomicU32, u32), deadline: Option<Deadline>) {
-    let nap = Deadline::after(NAP);
-    let until = deadline.map_or(nap, |deadline| deadline.min(nap));
-    if futex::wait(word, value, Sharing::Shared, Some(until)) != futex::Wait::TimedOut {
-        // The wake-up may be the kernel's only one for the task's death: a task of the region must get it.
-        futex::wake(word, 1, Sharing::Shared);
-    }
-}
-
 fn failed(call: &'static str) -> impl Fn(Errno) -> JoinError {
     move |error| JoinError::System { call, error }
 }
@@ -481,7 +476,10 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         for (index, coproc) in coprocs.iter().enumerate() {
             match coproc.life_word() {
                 Some(life) => lives.push(life),
-                None => return Ok(index),
+                None => {
+                    coproc.settle();
+                    return Ok(index);
+                }
             }
         }
         if deadline.is_some_and(Deadline::has_passed) {

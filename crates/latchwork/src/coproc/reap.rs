@@ -5,13 +5,18 @@
 #![allow(unsafe_code)]
 
 use super::record::Ref;
-use crate::atomic::{AtomicPtr, Ordering};
+use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::mutex::Mutex;
+use crate::sys::futex::{self, Sharing};
 use crate::sys::process;
 use crate::sys::process_mark::ProcessMark;
 use crate::time::Deadline;
 use core::ptr;
+use core::time::Duration;
 use std::collections::VecDeque;
+
+/// How long a joiner naps at a time that cannot become a task of the region.
+const NAP: Duration = Duration::from_millis(10);
 
 /// A process to reap.
 pub(super) struct Unreaped {
@@ -130,5 +135,15 @@ impl Unreaped {
             // SAFETY: the process is gone, and the coproc's handle was dropped, so nothing uses the record.
             unsafe { record.free() };
         }
+    }
+}
+
+/// Sleeps on a task's life-word, for a thread that cannot become a task, and so cannot watch the region's.
+pub(super) fn nap_beside((word, value): (&AtomicU32, u32), deadline: Option<Deadline>) {
+    let nap = Deadline::after(NAP);
+    let until = deadline.map_or(nap, |deadline| deadline.min(nap));
+    if futex::wait(word, value, Sharing::Shared, Some(until)) != futex::Wait::TimedOut {
+        // The wake-up may be the kernel's only one for the task's death: a task of the region must get it.
+        futex::wake(word, 1, Sharing::Shared);
     }
 }

@@ -115,8 +115,6 @@ impl Runtime {
                     return Ok(record);
                 }
                 Err(Unstarted::Unmade) => {
-                    // The kernel may have woken this thread alone for the zygote's death.
-                    let _ = self.region.inner().sweep();
                     // SAFETY: no process has received the record's address, and the dead zygote will not send it.
                     unsafe { record.free() };
                     self.replace(&zygote);
@@ -247,6 +245,9 @@ fn handshake(
     let mut check = Deadline::after(EXISTENCE_CHECK);
     loop {
         let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
+        if let (Some(zygote), Some(None)) = (zygote, zygote_life) {
+            inner.settle(zygote.task);
+        }
         let made = record.pid.load(Acquire);
         match record.state() {
             record::STARTED | record::DONE => return Ok(()),

@@ -159,11 +159,15 @@ impl<'r> Queue<'r> {
         // Unless another task has done it meanwhile.
         if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != self.inner().deaths()
         {
+            // The heap of a task that died in the lock is settled before any task changes words of cells that the heap's intent
+            // may name. If this fails, another task does it later, and a block may be lost.
+            let mut is_settled = how != Acquired::OwnerDied;
             let mut tries = 0..TRIES;
             let deaths = loop {
-                // The dead task's heap is settled before any task changes words of cells that the heap's intent may name.
-                // If this fails, another task does it later, and a block may be lost.
-                crate::atomic::unless_disabled!(QueueAwaitsProcess, drop(self.inner().sweep()), ());
+                if !core::mem::replace(&mut is_settled, false) {
+                    let sweep = || drop(self.inner().sweep());
+                    crate::atomic::unless_disabled!(QueueAwaitsProcess, sweep(), ());
+                }
                 let deaths = self.inner().deaths();
                 let at_once = tries.next().is_none();
                 let recover = || locked.cells.recover(task, at_once);

@@ -140,8 +140,8 @@ impl<'r> End<'r> {
             if is_taken {
                 return Err(ClaimError::Taken);
             }
-            if found != 0 {
-                // Until the dead task is settled, the kernel may write into its place, for another thread of its process.
+            // Until the dead task is settled, the kernel may write into its place, for another thread of its process.
+            if Owner::from_raw(found).is_some_and(|owner| !inner.has_ended(owner)) {
                 crate::atomic::unless_disabled!(RingAwaitsProcess, drop(inner.sweep()), ());
             }
             let mine = task.owner().raw();
