@@ -35,6 +35,6 @@ int latchwork_pause_nap(struct latchwork_pause *pause);
 void latchwork_pause_call(struct latchwork_pause *pause, struct latchwork_call *call);
 int latchwork_pause_goes_on(struct latchwork_pause *pause, int error);
 int latchwork_pause_end(struct latchwork_pause *pause, int error, int cancelled);
-int latchwork_nap(const uint32_t *word, uint32_t expected, uint64_t deadline);
+int latchwork_nap(const uint32_t *word, uint32_t expected, uint64_t deadline, int interruptible);
 
 #endif

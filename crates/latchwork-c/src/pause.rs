@@ -172,11 +172,17 @@ unsafe extern "C" fn latchwork_pause_end(
     }
 }
 
-/// Sleeps for a limited time on a process-shared word, if it lies in a region.
+/// Sleeps for a limited time on a process-shared word, if it lies in a region. If asked, a signal handler ends it: `EINTR`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn latchwork_nap(word: *const u32, expected: u32, deadline: u64) -> c_int {
+unsafe extern "C" fn latchwork_nap(
+    word: *const u32,
+    expected: u32,
+    deadline: u64,
+    interruptible: c_int,
+) -> c_int {
+    let (deadline, interruptible) = (deadline_of(deadline), interruptible != 0);
     // SAFETY: the word is part of the object on which the caller waits.
-    match unsafe { foreign::nap_in_region(word, expected, deadline_of(deadline)) } {
+    match unsafe { foreign::nap_in_region(word, expected, deadline, interruptible) } {
         None => NOT_IN_REGION,
         Some(None) => AGAIN,
         Some(Some(error)) => error,

@@ -264,10 +264,10 @@ static int take_and_leave(uint64_t *state, int gives_up)
 	return now >> 32 != 0 ? 0 : EAGAIN;
 }
 
-static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared)
+static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared, int interruptible)
 {
 	int error = LATCHWORK_NOT_IN_REGION;
-	while (shared && (error = latchwork_nap(kernel->word, 0, kernel->deadline)) == LATCHWORK_AGAIN)
+	while (shared && (error = latchwork_nap(kernel->word, 0, kernel->deadline, interruptible)) == LATCHWORK_AGAIN)
 		pthread_testcancel();
 	return error == LATCHWORK_NOT_IN_REGION ? call(kernel) : error;
 }
@@ -302,7 +302,7 @@ int lw__take(void *object, unsigned shared, unsigned how, int clock, const struc
 		return 0;
 	for (;;) {
 		pthread_cleanup_push(leave, &asleep);
-		error = sleep_on_count(&kernel, shared);
+		error = sleep_on_count(&kernel, shared, how == LW__INTERRUPTIBLE);
 		pthread_cleanup_pop(0);
 		gives_up = error == ETIMEDOUT || (error == EINTR && how == LW__INTERRUPTIBLE);
 		if (take_and_leave(state, gives_up) == 0)

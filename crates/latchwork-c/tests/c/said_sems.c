@@ -3,6 +3,7 @@
  * show it. In C and in C++. The test in manual.rs compares these sentences with the page.
  */
 #include "latchwork.h"
+#include "latchwork/region.h"
 
 #include "check.h"
 
@@ -239,6 +240,53 @@ static void waits(void)
 	CHECK_IS(ended, EINTR);
 }
 
+/* In a region, whose sleepers watch other tasks, and are not restarted by the kernel only. */
+struct there {
+	lw_region_t *region;
+	lw_shared_sem_t *semaphore;
+	lw_shared_completion_t *completion;
+};
+
+static void *sleep_in_region(void *argument)
+{
+	struct there *there = (struct there *)argument;
+	CHECK_IS(lw_region_join(there->region, "sleeps"), 0);
+	slept = 1;
+	CHECK_IS(lw_sem_wait_interruptible(there->semaphore), EINTR);
+	ended = lw_completion_wait_interruptible(there->completion);
+	return NULL;
+}
+
+static void waits_in_region(void)
+{
+	static const lw_shared_sem_t semaphore = LW_SHARED_SEM_INITIALIZER(0);
+	static const lw_shared_completion_t completion = LW_SHARED_COMPLETION_INITIALIZER;
+	struct lw_region_options options;
+	struct there there;
+	pthread_t sleeper;
+
+	memset(&options, 0, sizeof options);
+	options.max_bytes = 2 << 20;
+	CHECK_IS(lw_region_create(&there.region, NULL, &options), 0);
+	there.semaphore = (lw_shared_sem_t *)lw_region_alloc(there.region, sizeof semaphore);
+	there.completion = (lw_shared_completion_t *)lw_region_alloc(there.region, sizeof completion);
+	CHECK(there.semaphore != NULL && there.completion != NULL);
+	*there.semaphore = semaphore;
+	*there.completion = completion;
+	slept = ended = 0;
+	sleeper = start(sleep_in_region, &there);
+	while (!ended) {
+		if (slept)
+			pthread_kill(sleeper, SIGUSR1);
+		sleep_ms(1);
+	}
+	join(sleeper);
+	CHECK_IS(ended, EINTR);
+	lw_region_free(there.region, there.semaphore);
+	lw_region_free(there.region, there.completion);
+	CHECK_IS(lw_region_detach(there.region), 0);
+}
+
 int main(void)
 {
 	alarm(WATCHDOG);
@@ -247,6 +295,7 @@ int main(void)
 	barriers();
 	between_processes();
 	waits();
+	waits_in_region();
 	puts("said");
 	return 0;
 }

@@ -15,7 +15,7 @@ use crate::atomic::AtomicU32;
 use crate::mutex::{Relock, RelockAs, SleepPlace, end_of_nap, is_over};
 use crate::sharing::Sharing;
 use crate::sleep::DeathWatch;
-use crate::sys::futex::{Sharing as Flag, Wait};
+use crate::sys::futex::{self, Sharing as Flag, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
 
@@ -31,6 +31,21 @@ fn nap(watch: &DeathWatch<'_>, expected: u32, deadline: Option<Deadline>) -> Opt
     }
 }
 
+/// The same for a wait that a signal handler ends: the kernel restarts a sleep that watches tasks after a handler with
+/// `SA_RESTART`. So this one watches none, and is short, since it also bounds how late a waiter learns what a dead task left.
+const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
+
+/// Sleeps on a word for at most `INTERRUPTIBLE_NAP`; returns as [`nap`], and `EINTR` after a signal handler.
+fn interruptible_nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
+    let until = end_of_nap(INTERRUPTIBLE_NAP, deadline);
+    match futex::wait(word, expected, Flag::Shared, until) {
+        Wait::TimedOut if is_over(deadline) => Some(libc::ETIMEDOUT),
+        Wait::TimedOut => None,
+        Wait::Interrupted => Some(libc::EINTR),
+        Wait::Again => Some(0),
+    }
+}
+
 /// Sleeps for a short time on a shared word in a region while it holds `expected`; `None` if it lies in no region. See
 /// [`Pause::nap_in_region`].
 ///
@@ -40,13 +55,17 @@ pub unsafe fn nap_in_region(
     word: *const u32,
     expected: u32,
     deadline: Option<Deadline>,
+    is_interruptible: bool,
 ) -> Option<Option<i32>> {
     // SAFETY: valid by the caller's contract; an atomic has the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
     let watch = DeathWatch::begin(word, Flag::Shared);
     watch
         .is_of_region()
-        .then(|| nap(&watch, expected, deadline))
+        .then(|| match is_interruptible {
+            true => interruptible_nap(word, expected, deadline),
+            false => nap(&watch, expected, deadline),
+        })
 }
 
 enum Waiter<'a> {
