@@ -9,7 +9,8 @@ use core::time::Duration;
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, StartError};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
-use latchwork_testkit::Child;
+use latchwork_testkit::{Child, Page};
+use std::os::unix::process::CommandExt as _;
 use std::thread;
 
 fn works(coprocs: &Coprocs) {
@@ -37,6 +38,47 @@ fn named(name: &str) -> Vec<u32> {
 fn kill(pid: u32) {
     // SAFETY: a child of this process.
     unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+}
+
+/// It may not be scheduled for long, and the runtime's own record may be freed meanwhile.
+#[test]
+fn a_ready_coproc_sleeps_on_its_own_record_alone() {
+    isolated(|| {
+        let region = region();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
+        assert_eq!(coprocs.fill(far()).unwrap(), 1);
+        let ready = named("ready");
+        let sleep = format!("{} ", libc::SYS_futex);
+        // The system call of a sleep on several words is another one.
+        until(|| proc_file(ready[0], "syscall").starts_with(&sleep));
+        works(&coprocs);
+    });
+}
+
+#[test]
+fn ready_coprocs_of_a_creator_that_became_another_program_end() {
+    isolated(|| {
+        let ready = Page::<AtomicU32>::new();
+        let mut creator = Child::fork(|| {
+            let coprocs = coproc_support::start_with(&region(), &Options::new().pool(1)).unwrap();
+            assert_eq!(coprocs.fill(far()).unwrap(), 1);
+            ready.store(named("ready")[0], Ordering::SeqCst);
+            let error = std::process::Command::new("sleep").arg("1000").exec();
+            panic!("{error}");
+        });
+        until(|| ready.load(Ordering::SeqCst) != 0);
+        let ready = ready.load(Ordering::SeqCst);
+        until(|| proc_file(creator.pid().cast_unsigned(), "comm") == "sleep\n");
+        // Nobody reaps it: its parent is the other program.
+        let ends = || {
+            proc_file(ready, "stat")
+                .split(") ")
+                .nth(1)
+                .is_none_or(|it| it.starts_with('Z'))
+        };
+        until(ends);
+        creator.kill();
+    });
 }
 
 #[test]

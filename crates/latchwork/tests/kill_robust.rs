@@ -277,7 +277,9 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
             step::reported(dead)
         },
     );
-    assert!(died > 0 || trial.name().is_empty(), "no kill hit a holder");
+    // Of a few points none may lie between lock and unlock.
+    let are_few = trial.points(100) < 100;
+    assert!(died > 0 || are_few, "no kill hit a holder");
     let lock = || drop(arena.lock.0.lock().unwrap());
     step::each_instruction_and_recovery(
         &trial,

@@ -50,9 +50,9 @@ pub(super) const EXIT_DELAY: Duration = Duration::from_millis(10);
 /// What a coproc finds in its copy of the memory.
 pub(super) struct CloneContext<'a> {
     pub(super) record: &'a Ref,
-    /// The runtime's control record, if the zygote is copied. In a snapshot the copied process is the creator itself:
-    /// handlers, output and descriptors are then the creator's.
-    pub(super) control: Option<&'a Ref>,
+    /// The zygote is copied. In a snapshot the copied process is the creator itself: handlers, output and descriptors are then
+    /// the creator's.
+    pub(super) is_of_zygote: bool,
     /// The address range of the arguments that `/proc` shows; empty if unknown.
     pub(super) arguments: Range<usize>,
     /// Descriptors of the copied process that this one must not keep.
@@ -65,7 +65,7 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
         // SAFETY: this process's copy of the descriptor, which nothing uses: its owner never runs here.
         unsafe { sockets::close_copy(*descriptor) };
     }
-    let snapshot = context.control.is_none();
+    let snapshot = !context.is_of_zygote;
     if snapshot {
         signals::reset_handlers();
         process::discard_c_output();
@@ -75,10 +75,8 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
     let mut request: &Request = unsafe { record.request() };
     let joined = join_region(record, request.settings.name());
     joined.unwrap_or_else(|error| fail(record, (Attribute::Region, error)));
-    if request.pooled
-        && let Some(control) = context.control
-    {
-        wait_for_work(context, control);
+    if request.pooled && !snapshot {
+        wait_for_work(context);
         // SAFETY: the record is `ASSIGNED`, so the request is the coproc's to read (invariant 1).
         request = unsafe { record.request() };
         if let Ok(task) = record.region.inner().task() {
@@ -121,36 +119,38 @@ fn fail(record: &Ref, (attribute, error): (Attribute, Errno)) -> ! {
     process::exit(PANICKED)
 }
 
-/// Waits, ready, until there is work. Ends the process if the runtime is closed or the parent is dead.
-fn wait_for_work(context: &CloneContext<'_>, control: &Ref) {
+/// Waits, ready, until there is work. Ends the process if the pool is closed or the parent is dead.
+///
+/// It depends on its own record alone: the control record may be freed while this process is not scheduled.
+fn wait_for_work(context: &CloneContext<'_>) {
     let record = context.record;
     warm_up(context);
     // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
     let creator = unsafe { record.request() }.creator;
-    record.enter(record::READY);
-    loop {
-        let control_state = control.state();
-        if record.state() == record::ASSIGNED {
-            break;
-        }
-        if control_state == record::CLOSED || process::parent() != creator {
-            let state = &record.state;
-            // AcqRel: pairs with the pool, which may be assigning work at the same time.
-            let closed = state.compare_exchange(record::READY, record::CLOSED, AcqRel, Acquire);
-            if closed.is_err() {
-                break;
+    let change = |from, to| {
+        // AcqRel: pairs with the pool, which may be assigning work, or closing, at the same time.
+        let changed = record.state.compare_exchange(from, to, AcqRel, Acquire);
+        changed.is_ok()
+    };
+    let mut is_closed = !change(record::REQUESTED, record::READY);
+    while !is_closed {
+        match record.state() {
+            record::ASSIGNED => break,
+            record::CLOSED => is_closed = true,
+            _ if process::parent() != creator => is_closed = change(record::READY, record::CLOSED),
+            _ => {
+                let deadline = Some(Deadline::after(PARENT_CHECK));
+                let shared = futex::Sharing::Shared;
+                if futex::wait_woken(&record.state, record::READY, shared, deadline).1 {
+                    poll_for_work(record);
+                }
             }
-            free_if_orphan(record, creator);
-            leave_regions(&record.region);
-            process::exit(0);
         }
-        let own = futex::shared_word(&record.state, record::READY);
-        let closing = futex::shared_word(&control.state, control_state);
-        let deadline = Some(Deadline::after(PARENT_CHECK));
-        let (_, woken) = futex::wait_many(&[own, closing], 0, deadline);
-        if woken.is_some() {
-            poll_for_work(record);
-        }
+    }
+    if is_closed {
+        free_if_orphan(record, creator);
+        leave_regions(&record.region);
+        process::exit(0);
     }
     // Signals that arrived so far were sent to the terminal's process group, not to the work that starts now.
     signals::discard_pending();

@@ -121,10 +121,11 @@ impl Pool {
         });
     }
 
-    /// Gives up all members, which have been asked to end. The zygote is gone.
+    /// Has all members end, and gives them up. The zygote is gone.
     pub(super) fn close(&mut self) {
         self.free_unmade();
         for member in self.members.drain(..) {
+            member.close();
             abandon(member, true);
         }
     }

@@ -8,7 +8,7 @@
 //! | 3 `STARTED` | all attributes are set, its function runs | coproc |
 //! | 4 `FAILED` | an attribute failed; it runs nothing | coproc, or the zygote for it |
 //! | 5 `DONE` | its function has ended, the result is here | coproc |
-//! | 6 `CLOSED` | of a `Coprocs` itself: its ready coprocs must end | creator, zygote |
+//! | 6 `CLOSED` | in the pool: it must end, or ends by itself; of a `Coprocs` itself: the zygote must end | creator, or the zygote after its death: CAS from `REQUESTED`, `READY` or `AWAKE`; coproc: CAS from `READY` |
 //! | 7 `AWAKE` | as `READY`, but polls for its work without sleeping | coproc: CAS from `READY`, and back |
 //!
 //! Invariants
@@ -220,7 +220,7 @@ impl Ref {
 /// whose the record is: before the first one it is private to the creator's task, and after the second one it is free. A
 /// kill at any instruction leaves a list that can be followed, and no record outside of it. If the creator dies in the
 /// middle of a change, the sweep of its task reads that `next` to finish or undo the change. So nobody frees a record of
-/// the list, or follows it, before that sweep (`free_all` of the zygote).
+/// the list, or follows it, before that sweep (`end_all` of the zygote).
 pub(super) struct Chain {
     control: Ref,
     lock: Mutex<()>,
@@ -366,6 +366,15 @@ impl Record {
         let word = &raw const self.state;
         self.enter(state);
         futex::wake(word, u32::MAX, Sharing::Shared);
+    }
+
+    /// Has a coproc end that has got no work yet.
+    pub(super) fn close(&self) {
+        let is_idle = |state| matches!(state, REQUESTED | READY | AWAKE).then_some(CLOSED);
+        // Release: pairs with the Acquire of `state`.
+        if self.state.fetch_update(Release, Relaxed, is_idle).is_ok() {
+            self.wake();
+        }
     }
 
     /// Wakes all tasks that sleep on the state. One wake-up would not do: a task may still sleep on this address

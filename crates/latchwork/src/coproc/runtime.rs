@@ -144,7 +144,7 @@ impl Runtime {
         let record = self.chain.add(request)?;
         let context = CloneContext {
             record: &record,
-            control: None,
+            is_of_zygote: false,
             arguments: self.arguments.clone(),
             close: &[],
         };
@@ -223,7 +223,7 @@ impl Drop for Runtime {
         // Removes the zygote's task from the region.
         let _ = self.region.inner().sweep();
         self.chain.dissolve();
-        // SAFETY: the zygote and the ready coprocs, the only other readers, are gone.
+        // SAFETY: the zygote, the only other reader, is gone.
         unsafe { self.control.free() };
     }
 }

@@ -3,7 +3,7 @@
 
 use super::pool::Pool;
 use super::record::{self, Chain, Ref, Request};
-use super::zygote::{BATCH, Zygote, free_all};
+use super::zygote::{BATCH, Zygote, end_all};
 use crate::region::{Region, RegionOptions};
 use crate::sys::process;
 use crate::sys::{sockets, thread::process_id};
@@ -144,7 +144,7 @@ fn the_zygote_frees_no_record_before_the_dead_creator_is_swept() {
         },
         |_| false,
         |control, _| {
-            free_all(&control);
+            end_all(&control, true);
             // The next user of the control record's block.
             let blocks = [(); 64].map(|()| region.allocate(layout).unwrap());
             for block in blocks {

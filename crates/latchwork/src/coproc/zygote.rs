@@ -213,15 +213,17 @@ fn serve(context: &ServerContext<'_>) -> ! {
     // The kernel closes a dying parent's descriptors before the parent has ended. (A parent that became another program
     // lives on.)
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(PARENT_EXIT_TIMEOUT)));
-    control.announce(record::CLOSED);
-    if process::parent() != context.parent {
-        crate::atomic::unless_disabled!(ZygoteFreesRecords, free_all(control), ());
-    }
+    let is_dead = process::parent() != context.parent;
+    end_all(
+        control,
+        crate::atomic::unless_disabled!(ZygoteFreesRecords, is_dead, false),
+    );
     process::exit(0)
 }
 
-/// Frees all records of a dead parent, each when its process is gone.
-pub(super) fn free_all(control: &Ref) {
+/// Has the ready coprocs of a parent end that has died or become another program. If it has died, also frees all records, each
+/// when its process is gone.
+pub(super) fn end_all(control: &Ref, frees: bool) {
     // The parent may have died in the middle of a change of the chain, which its task's sweep finishes or undoes.
     let swept = crate::atomic::unless_disabled!(
         ZygoteSweepsFirst,
@@ -231,23 +233,40 @@ pub(super) fn free_all(control: &Ref) {
     if swept.is_err() {
         return;
     }
+    let mut all = Vec::new();
     let mut next = control.next();
     // SAFETY: the links are those of the dead parent's chain, which no process changes any more.
     while let Some(record) = unsafe { Ref::at(&control.region, next) } {
         next = record.next();
+        record.close();
+        // All of them now: while the first ones are waited for, other processes may get the IDs of those that end.
         let pid = record.pid.load(Ordering::Relaxed);
-        let used = pid != 0
-            && record.state() != record::DONE
-            && match process::open_process(pid) {
-                Ok(process) => process::wait_for_end(&process, None).is_err(),
-                Err(error) => error != Errno::SRCH,
+        let process = (frees && pid != 0).then(|| process::open_process(pid));
+        all.push((record, process));
+    }
+    if !frees {
+        return;
+    }
+    for (record, process) in all {
+        let process = match process {
+            // Too many are open; by now there are fewer.
+            Some(Err(Errno::MFILE | Errno::NFILE)) => {
+                Some(process::open_process(record.pid.load(Ordering::Relaxed)))
+            }
+            process => process,
+        };
+        let used = record.state() != record::DONE
+            && match process {
+                None => false,
+                Some(Ok(process)) => process::wait_for_end(&process, None).is_err(),
+                Some(Err(error)) => error != Errno::SRCH,
             };
         if !used {
             // SAFETY: the parent is dead, and the coproc has ended or stored `DONE`: neither uses the record again.
             unsafe { record.free() };
         }
     }
-    // SAFETY: the ready coprocs, the only other readers, are gone.
+    // SAFETY: the parent, the only other reader, is dead.
     unsafe { control.free() };
 }
 
@@ -371,7 +390,7 @@ impl Server<'_> {
         };
         let context = CloneContext {
             record,
-            control: Some(self.context.control),
+            is_of_zygote: true,
             arguments: self.context.arguments.clone(),
             close: &[self.context.socket, self.parent.as_fd()],
         };
