@@ -78,7 +78,7 @@ keep() {
     mkdir -p "$(dirname "$results")"
     [ -e "$results" ] || printf '# Runs of the fuzz targets\n\n%s\n\n%s\n%s\n' \
         'Each row is one run of `ci/fuzz.sh --runs`. A revision with `+` had changes that were not committed.' \
-        '| date | revision | target | executions | failures | of the last 16,384 or more |' '| --- | --- | --- | --- | --- | --- |' >"$results"
+        '| date | revision | target | executions | failures | counts at the last multiple of 16,384 runs |' '| --- | --- | --- | --- | --- | --- |' >"$results"
     printf '| %s | %s | `%s` | %s | %s | %s |\n' "$(date -u +%Y-%m-%d)" "$revision" "$1" "$2" "$3" "$4" >>"$results"
 }
 for name; do

@@ -4,7 +4,7 @@
 use core::pin::Pin;
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{ObjectError, Region, RegionOptions, Shareable};
-use latchwork_testkit::{Child, Leftover, Trial};
+use latchwork_testkit::{Leftover, Trial};
 
 /// A small one.
 fn region() -> Region {
