@@ -1,7 +1,7 @@
 //! The records of coprocs: creator, zygote and coproc, each killed at any step, and the sweep of the creator's task.
 //!
 //! *Mirrors* `Chain::add`, `Chain::retire` and `Ref::free` of `coproc/record.rs`, `start_clean` and `handshake` of
-//! `coproc/runtime.rs`, the join and drop of `coproc/join.rs`, `serve`, `make` and `free_all` of `coproc/zygote.rs`, `run` of
+//! `coproc/runtime.rs`, the join and drop of `coproc/join.rs`, `serve`, `make` and `end_all` of `coproc/zygote.rs`, `run` of
 //! `coproc/child.rs` (crate `latchwork`); and `replace` and `finish_intent` of `region/heap/intent.rs` (crate
 //! `latchwork-region`).
 //!
