@@ -60,12 +60,10 @@ pub unsafe fn nap_in_region(
     // SAFETY: valid by the caller's contract; an atomic has the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
     let watch = DeathWatch::begin(word, Flag::Shared);
-    watch
-        .is_of_region()
-        .then(|| match is_interruptible {
-            true => interruptible_nap(word, expected, deadline),
-            false => nap(&watch, expected, deadline),
-        })
+    watch.is_of_region().then(|| match is_interruptible {
+        true => interruptible_nap(word, expected, deadline),
+        false => nap(&watch, expected, deadline),
+    })
 }
 
 enum Waiter<'a> {
