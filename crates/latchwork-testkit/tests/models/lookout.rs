@@ -13,8 +13,7 @@
 //! *Shown:* while some task sleeps, a death is noticed within `RECHECK`, also if all sleeps are short; within [`LIMIT`] and
 //! `RECHECK` if a task was killed after it was woken and before it did what it was woken for. The same holds if a
 //! lookout is killed that some sleeper does not watch: one that slept when the post passed on goes on watching the lookout
-//! before. *Not so* if a lookout is stopped: then each sleep that lasts for `LIMIT` notices the death, and shorter ones do not,
-//! however many they are. The model finds that (`Fault::None` among the twins).
+//! before; and if a lookout is stopped, however short the other sleeps are.
 
 use crate::explore::{self, Model, Steps};
 
@@ -97,6 +96,8 @@ enum Fault {
     SweepKeepsPost,
     /// A sleeper that is no lookout sleeps without an end.
     SleepsForEver,
+    /// Such a sleeper counts the time from the begin of its own sleep.
+    ForgetsAge,
 }
 
 #[derive(Clone, Copy)]
@@ -224,7 +225,8 @@ impl Lookout {
             At::Enqueues => {
                 next.tasks[who].queued = me.read != mine;
                 next.tasks[who].timer = match (me.read == mine, self.fault) {
-                    (false, _) => LIMIT,
+                    (false, Fault::ForgetsAge) => LIMIT,
+                    (false, _) => LIMIT - state.since_check,
                     (true, Fault::ChecksLate) => RECHECK,
                     (true, _) => RECHECK - state.since_check.min(RECHECK - 1),
                 };
@@ -444,6 +446,12 @@ fn each_death_is_noticed_in_time() {
 }
 
 #[test]
+fn each_death_is_noticed_in_time_beside_a_stopped_task() {
+    let small = Lookout { stops: 1, ..SMALL };
+    explore::prove("lookout, a stopped task", &small, &small);
+}
+
+#[test]
 fn two_deaths_are_noticed_in_time_beside_a_successor() {
     let small = Lookout {
         kills: 2,
@@ -456,7 +464,7 @@ fn two_deaths_are_noticed_in_time_beside_a_successor() {
 #[test]
 fn each_fault_of_a_lookout_is_found() {
     for (fault, tasks, kills, successors) in [
-        (Fault::None, 3, 1, 0),
+        (Fault::ForgetsAge, 3, 1, 0),
         (Fault::QuitsInSilence, 4, 1, 0),
         (Fault::IgnoresFreePost, 4, 1, 0),
         (Fault::ChecksLate, 3, 1, 0),
@@ -466,8 +474,8 @@ fn each_fault_of_a_lookout_is_found() {
     ] {
         let twin = Lookout {
             tasks,
-            // Sleeps that are all shorter than `LIMIT` notice no death that only a stopped lookout would.
-            stops: u8::from(fault == Fault::None),
+            // Sleeps that are all shorter than `LIMIT` then notice no death that only a stopped lookout would.
+            stops: u8::from(fault == Fault::ForgetsAge),
             fault,
             kills,
             successors,
