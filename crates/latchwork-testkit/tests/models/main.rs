@@ -8,6 +8,7 @@
 mod futex_word;
 mod inherit;
 mod lookout;
+mod pool;
 mod region_lock;
 mod robust;
 mod section;
