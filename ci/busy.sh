@@ -60,7 +60,7 @@ END
 # shellcheck disable=SC2016 # no expansions
 [ -e "$results" ] || printf '%s\n' '# The suite on a busy machine' '' \
     'Each row is one pass of `ci/busy.sh`: all test programs, and the documentation tests. A revision with `+` had changes in `crates` that were not committed.' '' \
-    '| date | revision | processors | spinning programs | test programs at a time | minutes | passed | failed | which |' \
+    '| date | revision | processors | spinning programs | test programs at a time | minutes | tests passed | programs failed | failed tests (programs) |' \
     '| --- | --- | --- | --- | --- | --- | --- | --- | --- |' >"$results"
 worst=0
 for _ in $(seq "$passes"); do

@@ -87,13 +87,13 @@ wait "$mixed" "$full"
 
 {
     printf '# Soak\n\n'
-    printf '%s minutes, seed %s, %s processors, Linux %s, release build of %s. Load average at the end: %s.\n\n' "$minutes" "$first" \
+    printf '%s: %s minutes, seed %s, %s processors, Linux %s, release build of %s. Load average at the end: %s.\n\n' "$(date -u +%F)" "$minutes" "$first" \
         "$(nproc)" "$(uname -r | sed 's/-.*//')" "$(git describe --always --dirty --abbrev=12)" "$(cut -d ' ' -f 1 /proc/loadavg)"
     printf '| program | runs without a fault |\n| --- | --- |\n'
     sort "$scratch/passed" | uniq -c | while read -r count name; do
         printf '| %s | %s |\n' "$name" "$count"
     done
-    printf '\nWhat they say of themselves (the last run of each):\n\n```text\n'
+    printf '\nWhat each program printed at its end (at most the last three lines):\n\n```text\n'
     for log in "$scratch"/kill_mixed*.log "$scratch"/kill_full*.log; do
         sed -n 's/^test .*\.\.\. //; /LATCHWORK_SEED=/d; / kills/p; /longest wait for all/p; / done/p' "$log"
     done
