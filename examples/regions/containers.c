@@ -3,7 +3,7 @@
  * count, and goes on. Each is process 1 of its own PID namespace: a lock that names its owner by a thread ID would take the
  * one for the other. docs/containers.md explains it, and containers.sh runs it.
  *
- *     containers hold NAME    locks, changes one of two counts, and waits for its end
+ *     containers hold NAME    locks, changes one of two counts, and waits for its end, ten minutes at most
  *     containers take NAME    waits for the lock for a minute at most, and repairs
  */
 #define _POSIX_C_SOURCE 200809L
@@ -27,6 +27,7 @@ static int hold(struct counts *counts)
 	counts->begun++;
 	printf("process %d holds the lock\n", (int)getpid());
 	fflush(stdout);
+	alarm(600);
 	for (;;)
 		pause();
 }
@@ -35,14 +36,16 @@ static int take(struct counts *counts)
 {
 	const struct timespec pause_between = {0, 10000000};
 	struct timespec end;
-	int error;
+	int error, tries;
 	printf("process %d waits for the lock\n", (int)getpid());
 	fflush(stdout);
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += 60;
 	/* The other container may not have come to the lock yet. */
-	while ((error = lw_mutex_timedlock(&counts->lock, &end)) == 0 && counts->begun == 0) {
+	for (tries = 0; (error = lw_mutex_timedlock(&counts->lock, &end)) == 0 && counts->begun == 0; tries++) {
 		lw_mutex_unlock(&counts->lock);
+		if (tries == 6000)
+			break;
 		nanosleep(&pause_between, NULL);
 	}
 	if (error != EOWNERDEAD) {

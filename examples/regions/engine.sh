@@ -78,6 +78,9 @@ both "a directory of the host" "--volume=$shared:/dev/shm" "--volume=$shared:/de
 if [ "$(basename "$engine")" = podman ]; then
     sed "s/name: plant$/name: $tag-pod/; s/image: containers/image: localhost\/$tag/" "$here/pod.yaml" >"$scratch/pod.yaml"
     # (From another directory than the program's: Podman takes a directory of the image's name for what it is to be built of.)
-    (cd / && "$engine" kube play --network none "$scratch/pod.yaml") >/dev/null
+    (cd / && "$engine" kube play --network none "$scratch/pod.yaml") >"$scratch/said" 2>&1 || {
+        echo "engine.sh: skipped: $engine cannot run a pod here: $(tail -n 1 "$scratch/said")"
+        exit
+    }
     kill_one "$tag-pod-one" "$tag-pod-two" "a pod"
 fi

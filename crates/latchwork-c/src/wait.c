@@ -19,7 +19,8 @@
  * instruction after a call is not one. The unwinder itself steps through these frames by asynchronous unwind tables.
  *
  * A sleep in a region watches the region's other tasks, by a call with 128 words. Rust code makes it, where
- * cancellation stays deferred, for a tenth of a second at a time; between two calls a pending request is acted on.
+ * cancellation stays deferred, for a tenth of a second at a time; between two calls a pending request is acted on. A wait
+ * that a signal handler is to end sleeps on its own word alone, for a second at a time.
  */
 #include "internal.h"
 
@@ -268,6 +269,9 @@ static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared, 
 {
 	int error = LATCHWORK_NOT_IN_REGION;
 	while (shared && (error = latchwork_nap(kernel->word, 0, kernel->deadline, interruptible)) == LATCHWORK_AGAIN)
+		pthread_testcancel();
+	/* A request for cancellation comes as a signal. */
+	if (error == EINTR)
 		pthread_testcancel();
 	return error == LATCHWORK_NOT_IN_REGION ? call(kernel) : error;
 }

@@ -80,6 +80,10 @@ fn containers_of_an_engine_share_a_region() {
             _ => &["the /dev/shm of container one", "a directory of the host"],
         };
         for way in ways {
+            if *way == "a pod" && text.contains("cannot run a pod here") {
+                println!("SKIPPED: {test}: {text}");
+                continue;
+            }
             let repaired = format!("{way}: process 1 has repaired the counts and goes on");
             assert!(text.contains(&repaired), "{text}");
         }

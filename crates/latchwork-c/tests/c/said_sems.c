@@ -240,7 +240,7 @@ static void waits(void)
 	CHECK_IS(ended, EINTR);
 }
 
-/* In a region, whose sleepers watch other tasks, and are not restarted by the kernel only. */
+/* In a region. */
 struct there {
 	lw_region_t *region;
 	lw_shared_sem_t *semaphore;
@@ -257,8 +257,18 @@ static void *sleep_in_region(void *argument)
 	return NULL;
 }
 
+static void *sleep_until_cancelled(void *argument)
+{
+	struct there *there = (struct there *)argument;
+	CHECK_IS(lw_region_join(there->region, "is cancelled"), 0);
+	slept = 1;
+	lw_sem_wait_interruptible(there->semaphore);
+	return NULL;
+}
+
 static void waits_in_region(void)
 {
+	void *result = NULL;
 	static const lw_shared_sem_t semaphore = LW_SHARED_SEM_INITIALIZER(0);
 	static const lw_shared_completion_t completion = LW_SHARED_COMPLETION_INITIALIZER;
 	struct lw_region_options options;
@@ -282,6 +292,14 @@ static void waits_in_region(void)
 	}
 	join(sleeper);
 	CHECK_IS(ended, EINTR);
+	slept = 0;
+	sleeper = start(sleep_until_cancelled, &there);
+	while (!slept)
+		sleep_ms(1);
+	sleep_ms(20);
+	CHECK_IS(pthread_cancel(sleeper), 0);
+	CHECK_IS(pthread_join(sleeper, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
 	lw_region_free(there.region, there.semaphore);
 	lw_region_free(there.region, there.completion);
 	CHECK_IS(lw_region_detach(there.region), 0);

@@ -36,9 +36,8 @@
 //! - a thread was cancelled in its sleep;
 //! - a task stores an old time after it was stopped between its check and this store: sleepers take that for a check.
 //!
-//! Therefore each sleeper asks when the last check is [`PER_TASK`] old for each task of the table, at once if it is older, whether all
-//! tasks were checked since it went to sleep. If not, it checks them itself and takes the post. Two lookouts at a time do no
-//! harm.
+//! Therefore no check may be older than [`PER_TASK`] for each task of the table. A sleep ends when it would be: if there was no
+//! other check since the sleep began, the task checks all tasks itself, and takes the post. Two lookouts at a time do no harm.
 //!
 //! *The time* also says, in a region of any size, whether a wait may begin with a sleep that watches no task (`park.rs`). In a
 //! region whose tasks one sleep can watch, each sleeper checks all of them and stores it. It is that of the monotonic clock,

@@ -147,6 +147,13 @@ impl Inner {
         self.is_alive(task).then_some((word, value))
     }
 
+    /// Whether a process has tasks in this region. (Or one with the same ID in another PID namespace.)
+    pub fn has_tasks_of(&self, process: u32) -> bool {
+        // Relaxed: the life-word's Acquire has ordered it.
+        let is_its = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
+        self.living_slots().any(is_its)
+    }
+
     /// Whether the calling process may have other tasks in this region.
     pub fn process_has_other_tasks(&self, task: Task<'_>) -> bool {
         // The fast path: the usual coproc has none. Relaxed, here and below: a task's process never changes; the user

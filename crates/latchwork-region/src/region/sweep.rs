@@ -205,7 +205,9 @@ impl Inner {
     /// For a thread that has slept on the life-word of a task that is gone: settles its death, if it died. The kernel may have
     /// woken this thread alone, so if it cannot be a task, it passes the wake-up on.
     pub fn settle(&self, task: Owner) {
-        if !self.has_ended(task)
+        // A task of another PID namespace with the same thread ID may have taken the slot, and died.
+        let may_be_another = self.spans_pid_namespaces() && self.has_unswept();
+        if (!self.has_ended(task) || may_be_another)
             && self.sweep().is_err()
             && let Some(slot) = self.slots().get(usize::from(task.slot()))
         {

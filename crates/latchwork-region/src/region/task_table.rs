@@ -51,7 +51,8 @@
 //!    task at detach before the word becomes 0). So *(slot, generation)* names one task for ever, and that task is
 //!    alive if and only if the generation is current and the word holds a TID.
 //! 2. A task that sleeps until another task makes progress also sleeps on the life-words of *all* other tasks, or
-//!    for a few milliseconds at most, without `futex_waitv` for 50 (see [`park`](super::park)).
+//!    for a few milliseconds at most, without `futex_waitv` for 50 (see [`park`](super::park)). An interruptible wait of C does not, and
+//!    looks again every second.
 //! 3. A task that detects a dead task wakes all its watchers before it sweeps the slot. If the detecting task dies
 //!    first, its own death wakes one watcher, which detects both.
 //! 4. Life-words precede all other locks of this library on the robust list, tails come after all locks of any

@@ -32,8 +32,9 @@ fn nap(watch: &DeathWatch<'_>, expected: u32, deadline: Option<Deadline>) -> Opt
 }
 
 /// The same for a wait that a signal handler ends: the kernel restarts a sleep that watches tasks after a handler with
-/// `SA_RESTART`. So this one watches none, and is short, since it also bounds how late a waiter learns what a dead task left.
-const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
+/// `SA_RESTART`. So this one watches none, and ends by itself, since a task that was killed may not have woken this one. A handler
+/// that runs between two naps ends no wait, so they are not shorter. (`CONTRACT.md` states it.)
+const INTERRUPTIBLE_NAP: Duration = Duration::from_secs(1);
 
 /// Sleeps on a word for at most `INTERRUPTIBLE_NAP`; returns as [`nap`], and `EINTR` after a signal handler.
 fn interruptible_nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Option<i32> {

@@ -161,7 +161,6 @@ impl Pool {
             }
             // The drop with the coproc in the pool. Another drop waits for its end.
             Creator::Closes => {
-                next.zygote = Zygote::Gone;
                 next.change(&IDLE, Word::Closed);
                 Creator::WakesClosed
             }
@@ -172,6 +171,7 @@ impl Pool {
                 Creator::FreesControlBeforeEnd
             }
             Creator::FreesControlBeforeEnd => {
+                next.zygote = Zygote::Gone;
                 next.control_freed = true;
                 Creator::Reaps
             }

@@ -35,8 +35,8 @@ const PANICKED: i32 = 101;
 /// The values of `code` in a record with a result.
 pub(super) const RESULT_RETURNED: u32 = 0;
 pub(super) const RESULT_PANICKED: u32 = 1;
-/// How often a ready coproc checks that its parent lives. The runtime announces its end; this check is for a runtime
-/// whose processes were all killed at once.
+/// How often a ready coproc checks that its parent lives. The creator or the zygote closes its record; this check is
+/// for a coproc whose creator and zygote were both killed.
 const PARENT_CHECK: Duration = Duration::from_secs(10);
 
 /// Spawns at most this far apart are a burst: the pool wakes the next coproc before it is requested, and that coproc

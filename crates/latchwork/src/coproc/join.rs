@@ -473,17 +473,17 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
     loop {
         let deaths = inner.deaths();
         lives.clear();
+        let mut gone = None;
         for (index, coproc) in coprocs.iter().enumerate() {
-            match coproc.life_word() {
-                Some(life) => lives.push(life),
-                None => {
-                    coproc.settle();
-                    return Ok(index);
-                }
+            if let Some(life) = coproc.life_word() {
+                lives.push(life);
+            } else {
+                coproc.settle();
+                gone = gone.or(Some(index));
             }
         }
-        if deadline.is_some_and(Deadline::has_passed) {
-            return Err(JoinError::TimedOut);
+        if gone.is_some() || deadline.is_some_and(Deadline::has_passed) {
+            return gone.ok_or(JoinError::TimedOut);
         }
         // Coprocs beyond these, and tasks of other regions, are checked every 10 ms.
         let watched = &lives[..lives.len().min(PARK_WORDS)];

@@ -121,11 +121,15 @@ impl Pool {
         });
     }
 
-    /// Has all members end, and gives them up. The zygote is gone.
-    pub(super) fn close(&mut self) {
+    /// Makes all members end, also those that are being made.
+    pub(super) fn close(&self) {
+        self.members.iter().for_each(|member| member.close());
+    }
+
+    /// Gives up all members, which were closed. The zygote is gone.
+    pub(super) fn give_up(&mut self) {
         self.free_unmade();
         for member in self.members.drain(..) {
-            member.close();
             abandon(member, true);
         }
     }

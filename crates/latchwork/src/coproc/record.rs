@@ -8,7 +8,8 @@
 //! | 3 `STARTED` | all attributes are set, its function runs | coproc |
 //! | 4 `FAILED` | an attribute failed; it runs nothing | coproc, or the zygote for it |
 //! | 5 `DONE` | its function has ended, the result is here | coproc |
-//! | 6 `CLOSED` | in the pool: it must end, or ends by itself; of a `Coprocs` itself: the zygote must end | creator, or the zygote after its death: CAS from `REQUESTED`, `READY` or `AWAKE`; coproc: CAS from `READY` |
+//! | 6 `CLOSED` | in the pool: the coproc must end, or ends by itself | creator, or the zygote when the creator has died or become another program: CAS from `REQUESTED`, `READY` or `AWAKE`; coproc: CAS from `READY` |
+//! | 6 `CLOSED` | of a `Coprocs` itself: the zygote must end | creator |
 //! | 7 `AWAKE` | as `READY`, but polls for its work without sleeping | coproc: CAS from `READY`, and back |
 //!
 //! Invariants
@@ -23,8 +24,8 @@
 //!    or freed by the sweep of its task. The zygote then has that sweep done, and frees all records in the chain. A coproc
 //!    whose record is in no chain (its runtime has been dropped) frees its own record when its function has ended. (So a
 //!    record leaks if creator *and* zygote are killed, or the creator and a coproc whose runtime has been dropped. The
-//!    control record, which begins the chain, also leaks if the creator is killed before the zygote has started, or after
-//!    the zygote has ended.)
+//!    control record, which begins the chain, also leaks if the creator is killed before the zygote has started; and the control
+//!    record with all records, if the creator is killed after the zygote has ended.)
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
@@ -368,7 +369,7 @@ impl Record {
         futex::wake(word, u32::MAX, Sharing::Shared);
     }
 
-    /// Has a coproc end that has got no work yet.
+    /// Makes the coproc end, unless it has got work.
     pub(super) fn close(&self) {
         let is_idle = |state| matches!(state, REQUESTED | READY | AWAKE).then_some(CLOSED);
         // Release: pairs with the Acquire of `state`.

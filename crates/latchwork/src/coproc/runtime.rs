@@ -38,7 +38,7 @@ pub(super) struct Runtime {
     /// The ID of that process, for the coprocs.
     pub(super) creator: u32,
     pub(super) arguments: Range<usize>,
-    /// Announces to the ready coprocs when to end. A zygote reports in it that it is ready.
+    /// Announces to the zygote when to end. The zygote reports in it that it is ready.
     pub(super) control: Ref,
     /// All other records.
     pub(super) chain: Arc<Chain>,
@@ -212,13 +212,15 @@ impl Drop for Runtime {
             return;
         }
         self.control.announce(record::CLOSED);
+        // Before the zygote ends: if this process is killed here, the zygote or the coprocs do the rest.
+        self.pool.get_mut().close();
         if let Some(zygote) = self.zygote.get_mut().take()
             && !zygote.end()
         {
             // The zygote runs until it detects that this process has ended, and may use the records until then.
             return;
         }
-        self.pool.get_mut().close();
+        self.pool.get_mut().give_up();
         reap::reap_all();
         // Removes the zygote's task from the region.
         let _ = self.region.inner().sweep();
@@ -273,6 +275,9 @@ fn handshake(
         check = Deadline::after(EXISTENCE_CHECK);
         if made == 0 || record.state() != record::REQUESTED {
             continue;
+        }
+        if let Some(zygote) = zygote {
+            inner.settle(zygote.task);
         }
         if record.ended_unstarted() {
             return Err(Unstarted::Refused(SpawnError::Died));

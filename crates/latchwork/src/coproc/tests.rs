@@ -144,7 +144,7 @@ fn the_zygote_frees_no_record_before_the_dead_creator_is_swept() {
         },
         |_| false,
         |control, _| {
-            end_all(&control, true);
+            end_all(&control, None);
             // The next user of the control record's block.
             let blocks = [(); 64].map(|()| region.allocate(layout).unwrap());
             for block in blocks {

@@ -11,8 +11,9 @@
 //! output.) This proof does not cover locks of other libraries, the parent's own, or the lock of standard input, which
 //! a program that reads commands holds all the time.
 //!
-//! *Its end.* It ends when its socket is closed. When its parent has ended, it makes the ready coprocs of the pool end,
-//! too, waits for those that go on, and frees the records, since no other process can. If it is killed, the next spawn
+//! *Its end.* It ends when its socket is closed. When its parent has ended, or become another program, it
+//! makes the ready coprocs of the pool end, too. After the end it waits for those that go on, and frees the records, since no
+//! other process can. If it is killed, the next spawn
 //! that needs it makes another one.
 //!
 //! *Signals.* All are blocked in it, so that signals to the terminal's process group do not affect it.
@@ -68,7 +69,7 @@ struct ServerContext<'a> {
 }
 
 impl Zygote {
-    /// Makes a zygote from the process as it is now. `control` announces to its coprocs when to end.
+    /// Makes a zygote from the process as it is now, which reports in `control` that it is ready.
     pub(super) fn start(control: &Ref) -> Result<Arc<Self>, StartError> {
         if child::holds_locks_or_messages() {
             return Err(StartError::Holding);
@@ -206,45 +207,45 @@ fn serve(context: &ServerContext<'_>) -> ! {
     };
     control.announce(record::STARTED);
     while server.serve_one() {}
-    if control.state() == record::CLOSED {
-        // The parent closed it, and frees the record when this process is gone.
+    if control.state() == record::CLOSED && process::parent() == context.parent {
+        // The parent has closed all records, and frees them when this process is gone.
         process::exit(0)
     }
     // The kernel closes a dying parent's descriptors before the parent has ended. (A parent that became another program
     // lives on.)
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(PARENT_EXIT_TIMEOUT)));
     let is_dead = process::parent() != context.parent;
-    end_all(
-        control,
-        crate::atomic::unless_disabled!(ZygoteFreesRecords, is_dead, false),
-    );
+    let is_dead = crate::atomic::unless_disabled!(ZygoteFreesRecords, is_dead, false);
+    end_all(control, (!is_dead).then_some(context.parent));
     process::exit(0)
 }
 
-/// Has the ready coprocs of a parent end that has died or become another program. If it has died, also frees all records, each
-/// when its process is gone.
-pub(super) fn end_all(control: &Ref, frees: bool) {
+/// After the end of the parent, which has died, or `lives_on` with this ID as another program: makes its ready coprocs end. If it
+/// has died, also frees all records, each when its process is gone.
+pub(super) fn end_all(control: &Ref, lives_on: Option<u32>) {
     // The parent may have died in the middle of a change of the chain, which its task's sweep finishes or undoes.
     let swept = crate::atomic::unless_disabled!(
         ZygoteSweepsFirst,
-        control.region.inner().sweep().map(drop),
+        control.region.sweep().map(drop),
         Ok(())
     );
-    if swept.is_err() {
+    // A parent that only closed the socket still uses its records.
+    let has_tasks = |process| control.region.inner().has_tasks_of(process);
+    if swept.is_err() || lives_on.is_some_and(has_tasks) {
         return;
     }
     let mut all = Vec::new();
     let mut next = control.next();
-    // SAFETY: the links are those of the dead parent's chain, which no process changes any more.
+    // SAFETY: the links are those of the parent's chain, which no process changes any more.
     while let Some(record) = unsafe { Ref::at(&control.region, next) } {
         next = record.next();
-        record.close();
         // All of them now: while the first ones are waited for, other processes may get the IDs of those that end.
         let pid = record.pid.load(Ordering::Relaxed);
-        let process = (frees && pid != 0).then(|| process::open_process(pid));
+        let process = (lives_on.is_none() && pid != 0).then(|| process::open_process(pid));
+        record.close();
         all.push((record, process));
     }
-    if !frees {
+    if lives_on.is_some() {
         return;
     }
     for (record, process) in all {
