@@ -214,8 +214,8 @@ fn serve(context: &ServerContext<'_>) -> ! {
     // The kernel closes a dying parent's descriptors before the parent has ended. (A parent that became another program
     // lives on.)
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(PARENT_EXIT_TIMEOUT)));
-    let is_dead = process::parent() != context.parent;
-    let is_dead = crate::atomic::unless_disabled!(ZygoteFreesRecords, is_dead, false);
+    let has_ended = || process::parent() != context.parent;
+    let is_dead = crate::atomic::unless_disabled!(ZygoteFreesRecords, has_ended(), false);
     end_all(control, (!is_dead).then_some(context.parent));
     process::exit(0)
 }
