@@ -218,10 +218,22 @@ static void *sleep_interruptibly(void *unused)
 	return unused;
 }
 
+/* Sends signals to a thread until its wait has ended. */
+static void interrupt(pthread_t sleeper)
+{
+	while (!ended) {
+		if (slept)
+			pthread_kill(sleeper, SIGUSR1);
+		sleep_ms(1);
+	}
+	join(sleeper);
+	CHECK_IS(ended, EINTR);
+	slept = ended = 0;
+}
+
 static void waits(void)
 {
 	struct timespec soon = in_ms(CLOCK_MONOTONIC, 2), soon_by_date = in_ms(CLOCK_REALTIME, 2);
-	pthread_t sleeper;
 	/* lw_sem(3) says: Timeouts are absolute times of the clock CLOCK_MONOTONIC */
 	CHECK_IS(lw_sem_timedwait(&posted, &soon), ETIMEDOUT);
 	CHECK_IS(lw_completion_timedwait(&completed, &soon), ETIMEDOUT);
@@ -230,14 +242,7 @@ static void waits(void)
 	CHECK_IS(lw_completion_clockwait(&completed, CLOCK_REALTIME, &soon_by_date), ETIMEDOUT);
 	/* lw_sem(3) says: The functions whose names end with _interruptible fail with EINTR if a signal handler ran while */
 	signal(SIGUSR1, nothing);
-	sleeper = start(sleep_interruptibly, NULL);
-	while (!ended) {
-		if (slept)
-			pthread_kill(sleeper, SIGUSR1);
-		sleep_ms(1);
-	}
-	join(sleeper);
-	CHECK_IS(ended, EINTR);
+	interrupt(start(sleep_interruptibly, NULL));
 }
 
 /* In a region. */
@@ -283,16 +288,7 @@ static void waits_in_region(void)
 	CHECK(there.semaphore != NULL && there.completion != NULL);
 	*there.semaphore = semaphore;
 	*there.completion = completion;
-	slept = ended = 0;
-	sleeper = start(sleep_in_region, &there);
-	while (!ended) {
-		if (slept)
-			pthread_kill(sleeper, SIGUSR1);
-		sleep_ms(1);
-	}
-	join(sleeper);
-	CHECK_IS(ended, EINTR);
-	slept = 0;
+	interrupt(start(sleep_in_region, &there));
 	sleeper = start(sleep_until_cancelled, &there);
 	while (!slept)
 		sleep_ms(1);
