@@ -227,6 +227,7 @@ static void interrupt(pthread_t sleeper)
 		sleep_ms(1);
 	}
 	join(sleeper);
+	/* lw_sem(3) says: The functions whose names end with _interruptible fail with EINTR if a signal handler ran while */
 	CHECK_IS(ended, EINTR);
 	slept = ended = 0;
 }
@@ -240,7 +241,6 @@ static void waits(void)
 	/* lw_sem(3) says: lw_sem_clockwait() and lw_completion_clockwait() take CLOCK_REALTIME as well */
 	CHECK_IS(lw_sem_clockwait(&posted, CLOCK_REALTIME, &soon_by_date), ETIMEDOUT);
 	CHECK_IS(lw_completion_clockwait(&completed, CLOCK_REALTIME, &soon_by_date), ETIMEDOUT);
-	/* lw_sem(3) says: The functions whose names end with _interruptible fail with EINTR if a signal handler ran while */
 	signal(SIGUSR1, nothing);
 	interrupt(start(sleep_interruptibly, NULL));
 }
