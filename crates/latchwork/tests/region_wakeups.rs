@@ -191,7 +191,9 @@ fn a_wait_for_coprocs_of_two_regions_settles_a_death_in_either() {
         let long = |_: &Region, ()| loop {
             std::thread::park();
         };
-        let long = first.spawn_value(long, (), &Attributes::new()).unwrap();
+        let long = first
+            .spawn_value(long, (), &Attributes::new().die_with_parent())
+            .unwrap();
         let ends = second
             .spawn_value(leaves_with_the_lock, (), &Attributes::new())
             .unwrap();
