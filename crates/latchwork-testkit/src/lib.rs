@@ -15,7 +15,7 @@
 //! | [`compile`] | a program in C |
 //! | [`bodies`] | what every lock must do, for the tests of several crates |
 //! | [`priority`] | policies and priorities |
-//! | [`refuse`] | system calls that fail, as in a sandbox |
+//! | [`refuse`], [`install`] | system calls that fail, as in a sandbox; a seccomp filter |
 //! | [`WallClock`] | steps of the wall clock, in a machine of the tests' own |
 //! | [`Mapped`] | any value in memory that forks share |
 //! | [`ThreadId`] | a thread, as others see it |
@@ -78,7 +78,7 @@ pub use namespace::Namespace;
 pub use page::Page;
 pub use patience::Patience;
 pub use program::{output_of, receive_patiently, write_program};
-pub use sandbox::refuse;
+pub use sandbox::{install, refuse};
 pub use seed::Seed;
 pub use storm::{Storm, Worker};
 pub use thread_id::ThreadId;

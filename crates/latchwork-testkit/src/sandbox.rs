@@ -24,6 +24,15 @@ pub fn refuse(call: libc::c_long, error: i32) {
         step(give, 0, libc::SECCOMP_RET_ERRNO | error as u32),
         step(give, 0, libc::SECCOMP_RET_ALLOW),
     ];
+    install(&mut filter);
+}
+
+/// From now on a seccomp filter decides about the system calls of the calling thread, and of the threads and processes that it
+/// starts.
+///
+/// # Panics
+/// If the kernel refuses the filter.
+pub fn install(filter: &mut [libc::sock_filter]) {
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),

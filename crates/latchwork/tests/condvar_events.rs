@@ -9,7 +9,7 @@ use latchwork::condvar::{Condvar, Waited};
 use latchwork::mutex::{InheritPlain, Mutex, RawLock, Robust, WaitWake};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Trial, Watchdog};
+use latchwork_testkit::{Child, Trial, Watchdog, install};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
@@ -205,19 +205,7 @@ fn forbid_futexes(operations: [libc::c_int; 2]) {
         step(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
         step(answer, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0, 0),
     ];
-    let program = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    // SAFETY: the kernel copies the program.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-            0
-        );
-    }
+    install(&mut program);
 }
 
 /// Whether the sandbox comes before or after the first wait.

@@ -12,7 +12,7 @@ use latchwork::coproc::{Attributes, Outcome, Signal, wait_any};
 use latchwork::event::{EventSet, Events};
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::{Child, Page, Trial, is_in_region_sleep, region_sleep_words};
+use latchwork_testkit::{Child, Page, Trial, install, is_in_region_sleep, region_sleep_words};
 
 /// Where the slots are in a region. A slot begins with the task's life-word.
 const SLOTS: usize = 4096;
@@ -109,19 +109,7 @@ fn die_by_a_futex_call_on(address: usize) {
         step(answer, libc::SECCOMP_RET_KILL_PROCESS, 0),
         step(answer, libc::SECCOMP_RET_ALLOW, 0),
     ];
-    let program = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    // SAFETY: the kernel copies the program.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-            0
-        );
-    }
+    install(&mut program);
 }
 
 /// Returns when its creator sleeps in the join, and is killed as it leaves the region, before it has woken the creator.

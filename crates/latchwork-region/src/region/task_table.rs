@@ -398,7 +398,7 @@ impl Slot {
         self.check.end();
         self.next_generation();
         // In one system call, so that no kill comes between the two: the kernel passes over the word from here on, and nobody
-        // else would wake who waits for this task's end. The store is a Release: it pairs with `life` and the next `claim_for`.
+        // else would wake a waiter for this task's end. The store is a Release: it pairs with `life` and the next `claim_for`.
         crate::atomic::unless_disabled!(
             LeaverWakesAtOnce,
             futex::clear_and_wake_all(&self.life.word, Sharing::Shared),
