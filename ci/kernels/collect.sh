@@ -27,7 +27,7 @@ tr -d '\r' <"$log" | awk -v status="$status" '
     $2 == "doctor" { doctor = $3; in_doctor = 1 }
     $2 == "begin" { begun[$3] = 1 }
     $2 == "end" { line = $0; sub(/^@@ end [^ ]* /, "", line); sub(/ status=0/, "", line); ended[$3] = line }
-    $2 == "skip" { line = $0; sub(/^@@ skip /, "", line); sub(/(skipped|SKIPPED): /, "", line); rest[++rests] = "skip " line }
+    $2 == "skip" { line = $0; sub(/^@@ skip /, "", line); sub(/skipped: /, "", line); rest[++rests] = "skip " line }
     $2 == "fault" { line = $0; sub(/^@@ fault /, "", line); rest[++rests] = "fault " line }
     $2 == "said" { line = $0; sub(/^@@ said /, "", line); rest[++rests] = "said " line }
     $2 == "late" { late = 1 }

@@ -10,7 +10,7 @@ use support::{How, by, compile, finish, has, repository, scratch};
 
 const GCC: How = by("gcc", &["-std=c11"]);
 /// The script's exit status where namespaces cannot be made.
-const SKIPPED: i32 = 77;
+const skipped: i32 = 77;
 
 /// What the script says and returns with this program; `None` if it cannot be run here.
 fn containers(test: &str, program: &Path) -> Option<(String, Output)> {
@@ -23,7 +23,7 @@ fn containers(test: &str, program: &Path) -> Option<(String, Output)> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     eprint!("{text}{}", String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(SKIPPED) {
-        println!("SKIPPED: {test}: {text}");
+        println!("skipped: {test}: {text}");
         return None;
     }
     Some((text, output))
@@ -52,12 +52,12 @@ fn a_container_learns_that_another_one_was_killed() {
 fn containers_of_an_engine_share_a_region() {
     let test = "containers_of_an_engine_share_a_region";
     if !GCC.is_there() || cfg!(target_env = "musl") {
-        println!("SKIPPED: {test}: gcc for glibc is not installed");
+        println!("skipped: {test}: gcc for glibc is not installed");
         return;
     }
     for engine in ["docker", "podman"] {
         if !has(engine) {
-            println!("SKIPPED: {test}: {engine} is not installed");
+            println!("skipped: {test}: {engine} is not installed");
             continue;
         }
         let file = repository().join("examples/regions/containers.c");
@@ -66,7 +66,7 @@ fn containers_of_an_engine_share_a_region() {
         let output = finish(script.arg(engine).arg(program));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.code() == Some(SKIPPED) {
-            println!("SKIPPED: {test}: {text}");
+            println!("skipped: {test}: {text}");
             continue;
         }
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -81,7 +81,7 @@ fn containers_of_an_engine_share_a_region() {
         };
         for way in ways {
             if *way == "a pod" && text.contains("cannot run a pod here") {
-                println!("SKIPPED: {test}: {text}");
+                println!("skipped: {test}: {text}");
                 continue;
             }
             let repaired = format!("{way}: process 1 has repaired the counts and goes on");

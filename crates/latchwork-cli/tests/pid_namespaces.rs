@@ -20,7 +20,7 @@ fn tasks(name: &str) -> Vec<Value> {
 fn tasks_are_shown_by_the_ids_that_they_have_here() {
     let test = "tasks_are_shown_by_the_ids_that_they_have_here";
     if let Err(error) = Namespace::may_be_made() {
-        println!("SKIPPED: {test}: PID namespaces with a /proc cannot be made here: {error}");
+        println!("skipped: {test}: PID namespaces with a /proc cannot be made here: {error}");
         return;
     }
     let trial = Trial::begin(test);

@@ -102,7 +102,7 @@ pub fn each_standstill<W>(
     let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
         let mut world = before();
         let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
-            println!("SKIPPED: {name}: ptrace is forbidden here");
+            println!("skipped: {name}: ptrace is forbidden here");
             return false;
         };
         let mut unblock = || true;
@@ -215,7 +215,7 @@ impl Frozen {
 
     fn asleep(trial: &Trial, sleeps: fn(&Child) -> bool, body: impl FnOnce()) -> Option<Self> {
         let Some(tracee) = Tracee::start(|span| span.run(body)) else {
-            println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
+            println!("skipped: {}: ptrace is forbidden here", trial.name());
             return None;
         };
         let alarm = Alarm::new();
@@ -250,7 +250,7 @@ impl Frozen {
             body();
         };
         let Some(tracee) = Tracee::start(start) else {
-            println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
+            println!("skipped: {}: ptrace is forbidden here", trial.name());
             return None;
         };
         let task = Task(tracee.child.pid());
@@ -325,7 +325,7 @@ mod tests {
             });
         };
         let Some(places) = Places::record(read) else {
-            println!("SKIPPED: ptrace is forbidden here");
+            println!("skipped: ptrace is forbidden here");
             return;
         };
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -85,7 +85,7 @@ impl Trial {
         match Apart::begin(self.seed) {
             Ok(apart) => self.apart = Some(apart),
             Err(error) => println!(
-                "SKIPPED: {}: children in other PID namespaces: {error}",
+                "skipped: {}: children in other PID namespaces: {error}",
                 self.name
             ),
         }

@@ -464,7 +464,7 @@ fn recovery_of_heap_and_directory_can_be_repeated_from_every_instruction() {
         (0..NAMES).filter(|index| remove(&region, *index)).count()
     };
     let Some(places) = step::Places::record(victim) else {
-        println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
+        println!("skipped: {}: ptrace is forbidden here", trial.name());
         return;
     };
     clean_up();

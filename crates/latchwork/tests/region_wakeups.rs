@@ -73,7 +73,7 @@ fn sleepers_watch_the_slot_of_a_thread_that_was_killed_before_it_woke_them() {
     });
     trial.wait_until(|| sleeper.is_in_region_sleep());
     let Some(before) = region_sleep_words(sleeper.pid()) else {
-        println!("SKIPPED: what a sleeper watches is not known without futex_waitv");
+        println!("skipped: what a sleeper watches is not known without futex_waitv");
         return;
     };
     // The killed thread.

@@ -127,7 +127,7 @@ fn classic_semaphores_do_as_rtems_tables_say() {
             semaphores::run(&system(&all[..all.len().min(3)])).assert_passed();
         }
         _ => {
-            println!("SKIPPED: combinations with several schedulers (FewSchedulers): one processor")
+            println!("skipped: combinations with several schedulers (FewSchedulers): one processor")
         }
     }
 }

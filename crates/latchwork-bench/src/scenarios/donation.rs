@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn each_time_has_a_delay_also_where_all_share_a_cpu() {
         if on_thread(Some(HIGH), None, || Ok(())).is_err() {
-            println!("SKIPPED: no right to SCHED_FIFO");
+            println!("skipped: no right to SCHED_FIFO");
             return;
         }
         let cpu = machine::cpus()[0];

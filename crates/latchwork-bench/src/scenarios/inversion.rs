@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn every_run_has_an_interval() {
         if on_thread(Some(HIGH), None, || Ok(())).is_err() {
-            println!("SKIPPED: no right to SCHED_FIFO");
+            println!("skipped: no right to SCHED_FIFO");
             return;
         }
         for _ in 0..10 {

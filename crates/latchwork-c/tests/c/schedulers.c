@@ -261,7 +261,7 @@ int main(void)
 		if (CPU_ISSET(processor, &allowed))
 			processors[found++] = processor;
 	if (found < 2) {
-		fputs("SKIPPED: schedulers.c: two schedulers need two processors\n", stderr);
+		fputs("skipped: schedulers.c: two schedulers need two processors\n", stderr);
 		puts("partitioned");
 		return 0;
 	}

@@ -169,7 +169,7 @@ fn directives_of_c_conform_to_rtems_tables() {
         });
     } else {
         schedulers.clear();
-        println!("SKIPPED: combinations with several schedulers (FewSchedulers): one processor");
+        println!("skipped: combinations with several schedulers (FewSchedulers): one processor");
     }
     let ids = (FIRST_SCHEDULER..).take(sets.len()).collect();
     let options = Options {

@@ -21,7 +21,7 @@ impl AtEnd {
             libc::ptrace(libc::PTRACE_SEIZE, thread, 0_usize, options)
         };
         if seized != 0 {
-            println!("SKIPPED: ptrace: {}", Error::last_os_error());
+            println!("skipped: ptrace: {}", Error::last_os_error());
         }
         (seized == 0).then_some(Self(Task(thread)))
     }

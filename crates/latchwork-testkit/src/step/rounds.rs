@@ -186,7 +186,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
             false => Tracee::start(start),
         };
         let Some(tracee) = started else {
-            println!("SKIPPED: {}: ptrace is forbidden here", self.name);
+            println!("skipped: {}: ptrace is forbidden here", self.name);
             return None;
         };
         let unblock = &mut self.parts.unblock;

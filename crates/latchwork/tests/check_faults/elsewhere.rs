@@ -201,7 +201,7 @@ fn reports_where_proc_shows_other_ids() {
 
 pub fn rows() -> Vec<Row> {
     if let Err(error) = Namespace::may_be_made() {
-        println!("SKIPPED: faults in several PID namespaces: these cannot be made here: {error}");
+        println!("skipped: faults in several PID namespaces: these cannot be made here: {error}");
         return Vec::new();
     }
     vec![

@@ -23,7 +23,7 @@ fn two(test: &str) -> Option<[u32; 2]> {
     match processors_of(0)[..] {
         [first, second, ..] => Some([first as u32, second as u32]),
         _ => {
-            println!("SKIPPED: {test}: two schedulers need two processors");
+            println!("skipped: {test}: two schedulers need two processors");
             None
         }
     }

@@ -27,7 +27,7 @@ const TASKS: usize = 64;
 fn skips(test: &str) -> bool {
     let refused = Namespace::may_be_made();
     if let Err(error) = &refused {
-        println!("SKIPPED: {test}: PID namespaces with a /proc cannot be made here: {error}");
+        println!("skipped: {test}: PID namespaces with a /proc cannot be made here: {error}");
     }
     refused.is_err()
 }

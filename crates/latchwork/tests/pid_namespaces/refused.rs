@@ -151,7 +151,7 @@ fn a_task_of_another_namespace_is_not_helped() {
             namespace.end();
             region.sweep().unwrap();
             match semaphore.helping().unwrap() {
-                Helping::NoPrivilege => println!("SKIPPED: {name}: needs CAP_SYS_NICE"),
+                Helping::NoPrivilege => println!("skipped: {name}: needs CAP_SYS_NICE"),
                 alone => assert_eq!(
                     (with_others, alone),
                     (Helping::OtherPidNamespaces, Helping::Works)

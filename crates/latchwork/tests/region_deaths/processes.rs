@@ -47,7 +47,7 @@ fn a_sweep_waits_for_the_other_threads_of_a_dead_task_in_another_namespace() {
 /// A region for any PID namespace; `None`: this machine lets the test make none.
 fn begin_among_namespaces(name: &'static str) -> Option<(Trial, Region)> {
     if let Err(error) = Namespace::may_be_made() {
-        println!("SKIPPED: {name}: PID namespaces with a /proc cannot be made here: {error}");
+        println!("skipped: {name}: PID namespaces with a /proc cannot be made here: {error}");
         return None;
     }
     let region = options().any_pid_namespace(true).create_anonymous();

@@ -382,7 +382,7 @@ fn a_mirrored_task_has_its_priority_from_the_kernel_where_that_is_allowed() {
             let held = semaphore.obtain().unwrap();
             assert_eq!(current(&region, me), 90);
             if scheduling() != (libc::SCHED_FIFO, 10) {
-                println!("SKIPPED: no right to real-time priorities here");
+                println!("skipped: no right to real-time priorities here");
                 return;
             }
             drop(held);
