@@ -182,11 +182,18 @@ fn a_wait_for_coprocs_of_two_regions_settles_a_death_in_either() {
         let long = first
             .spawn_value(long, (), &Attributes::new().die_with_parent())
             .unwrap();
-        let ends = second
-            .spawn_value(leaves_with_the_lock, (), &Attributes::new())
-            .unwrap();
-        assert_eq!(wait_any(&[&long, &ends], None).unwrap(), 1);
-        assert_eq!(regions[1].sweep().unwrap().dead.len(), 0);
+        // SAFETY: no preconditions.
+        let creator = unsafe { libc::getpid() };
+        let none = Attributes::new();
+        for ends in [
+            second.spawn_value(leaves_with_the_lock, (), &none),
+            // By then it is no task of this generation any more.
+            second.spawn_value(killed_as_it_leaves, creator, &none),
+        ] {
+            let ends = ends.unwrap();
+            assert_eq!(wait_any(&[&long, &ends], None).unwrap(), 1);
+            assert_eq!(regions[1].sweep().unwrap().dead.len(), 0);
+        }
         long.kill(Signal::KILL).unwrap();
     });
 }

@@ -196,9 +196,11 @@ impl Inner {
         let slot = self.slots().get(usize::from(owner.slot()));
         slot.is_none_or(|slot| {
             // The life-word is read first, as in `is_alive`.
-            slot.life() == Life::Free
-                // Relaxed: as there.
-                || slot.generation.load(Ordering::Relaxed) != owner.generation()
+            let life = slot.life();
+            // Relaxed: as there. A task that was killed as it left has ended its generation already, and its death is yet to be
+            // settled. (Or it is another one's.)
+            let is_other = || slot.generation.load(Ordering::Relaxed) != owner.generation();
+            life == Life::Free || (life != Life::Dead && is_other())
         })
     }
 
@@ -222,6 +224,10 @@ impl Inner {
         let until = Deadline::after(WAIT_LIMIT);
         let is_dead = |index: &usize| slots[*index].life() == Life::Dead;
         let mut dead: Vec<usize> = (0..slots.len()).filter(is_dead).collect();
+        let mut is_listed = vec![false; slots.len()];
+        for index in &dead {
+            is_listed[*index] = true;
+        }
         let mut lists_walked = true;
         let mut next = 0;
         while let Some(slot) = dead.get(next).map(|index| &slots[*index]) {
@@ -264,7 +270,8 @@ impl Inner {
                         true
                     );
                 }
-                if other.life() == Life::Dead && !dead.contains(&index) {
+                if !is_listed[index] && other.life() == Life::Dead {
+                    is_listed[index] = true;
                     dead.push(index);
                 }
             }

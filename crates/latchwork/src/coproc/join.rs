@@ -299,6 +299,8 @@ impl Coproc {
             return true;
         };
         let inner = self.record.region.inner();
+        // First: the kernel passes on the wake-up of a task that dies with it.
+        let _ = inner.task();
         while self.spin_until.is_some_and(|end| !end.has_passed()) {
             if poll_briefly(|| inner.life_word(task).is_none()) {
                 return true;
@@ -461,9 +463,7 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         return Err(JoinError::OtherProcess);
     }
     let Some(first) = coprocs.first() else {
-        if let Some(deadline) = deadline {
-            std::thread::sleep(deadline.remaining());
-        }
+        deadline.inspect(|it| std::thread::sleep(it.remaining()));
         return Err(JoinError::TimedOut);
     };
     let inner = first.region().inner();
@@ -475,6 +475,8 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         lives.clear();
         let mut gone = None;
         for (index, coproc) in coprocs.iter().enumerate() {
+            // As in `wait_until_gone`.
+            let _ = coproc.region().inner().task();
             if let Some(life) = coproc.life_word() {
                 lives.push(life);
             } else {

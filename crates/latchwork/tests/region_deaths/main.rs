@@ -6,7 +6,7 @@
 mod processes;
 
 use core::cell::RefCell;
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use latchwork::mutex::{LockError, Mutex};
 use latchwork::region::{AttachError, Box, Region, RegionOptions, StorageError};
 use latchwork_testkit::{Child, Exit, Page, Trial};
@@ -353,4 +353,45 @@ fn a_process_that_exits_leaves_its_regions_in_good_order() {
     })
     .succeed();
     assert_eq!(region.sweep().unwrap().dead, [""; 0]);
+}
+
+/// As many as fit into a large table, of which the work is no cubic function.
+#[test]
+fn very_many_deaths_are_settled_together() {
+    const DEAD: u16 = 8_192;
+    let _trial = Trial::begin("very_many_deaths_are_settled_together");
+    let options = RegionOptions::new().max_bytes(1 << 20);
+    let region = options.max_tasks(DEAD + 16).create_anonymous().unwrap();
+    region.join("survivor").unwrap();
+    let word = |at: usize| {
+        // SAFETY: the header and the slots are mapped, and begin with atomic words.
+        unsafe { &*region.base().add(at).cast::<AtomicU32>() }
+    };
+    let header = (0..SLOTS).step_by(size_of::<u32>()).map(word);
+    let mut counts: Vec<&AtomicU32> = header.collect();
+    // The word that counts the slots which were ever used.
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for used in 2..7 {
+            let (region, end) = (&region, &end);
+            scope.spawn(move || {
+                region.join("other").unwrap();
+                while !end.load(SeqCst) {
+                    std::thread::yield_now();
+                }
+            });
+            while !counts.iter().any(|word| word.load(SeqCst) == used) {
+                std::thread::yield_now();
+            }
+            counts.retain(|word| word.load(SeqCst) == used);
+        }
+        end.store(true, SeqCst);
+    });
+    assert_eq!(counts.len(), 1, "words that count slots");
+    for slot in 7..7 + usize::from(DEAD) {
+        word(SLOTS + slot * SLOT_BYTES).store(OWNER_DIED, SeqCst);
+    }
+    counts[0].store(7 + u32::from(DEAD), SeqCst);
+    assert_eq!(region.sweep().unwrap().dead.len(), usize::from(DEAD));
+    assert_eq!(region.sweep().unwrap().dead.len(), 0);
 }
