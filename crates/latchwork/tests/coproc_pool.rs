@@ -7,9 +7,10 @@ use coproc_support::{children, isolated, proc_file, region, runs, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, StartError};
+use latchwork::region::inspect::inspect_path;
 use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Page};
+use latchwork_testkit::{Child, Leftover, Page};
 use std::os::unix::process::CommandExt as _;
 use std::thread;
 
@@ -77,6 +78,52 @@ fn ready_coprocs_of_a_creator_that_became_another_program_end() {
                 .is_none_or(|it| it.starts_with('Z'))
         };
         until(ends);
+        creator.kill();
+    });
+}
+
+const REGION: &str = "LATCHWORK_TEST_SAME_REGION";
+
+/// No test: the other program of the one below.
+#[test]
+fn other_program() {
+    let Ok(name) = std::env::var(REGION) else {
+        return;
+    };
+    let region = RegionOptions::new().attach(&name).unwrap();
+    region.join("other program").unwrap();
+    loop {
+        thread::park();
+    }
+}
+
+/// The other program uses the same region, in the same process.
+#[test]
+fn ready_coprocs_of_a_creator_that_became_another_program_of_its_region_end() {
+    isolated(|| {
+        let (name, file) = Leftover::region("same-region");
+        let ready = Page::<AtomicU32>::new();
+        let mut creator = Child::fork(|| {
+            let region = RegionOptions::new().max_bytes(4 << 20);
+            let region = region.create_named(&name).unwrap();
+            let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
+            assert_eq!(coprocs.fill(far()).unwrap(), 1);
+            ready.store(named("ready")[0], Ordering::SeqCst);
+            let error = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "other_program"])
+                .env(REGION, &name)
+                .exec();
+            panic!("{error}");
+        });
+        until(|| ready.load(Ordering::SeqCst) != 0);
+        let ready = ready.load(Ordering::SeqCst);
+        let has_joined = || {
+            let contents = inspect_path(file.path()).unwrap().contents.unwrap();
+            let mut tasks = contents.tasks.iter();
+            tasks.any(|task| task.name == "other program")
+        };
+        until(has_joined);
+        until(|| !runs(ready));
         creator.kill();
     });
 }

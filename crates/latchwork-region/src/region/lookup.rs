@@ -11,6 +11,7 @@ use super::{Inner, Region, Shareable, Task, registry};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::TaskRecord;
 use crate::mutex::InRegion;
+use crate::sys::futex_bits::NO_THREAD;
 use crate::sys::thread;
 use crate::task::{Attachment, Me};
 use core::time::Duration;
@@ -147,11 +148,17 @@ impl Inner {
         self.is_alive(task).then_some((word, value))
     }
 
-    /// Whether a process has tasks in this region. (Or one with the same ID in another PID namespace.)
-    pub fn has_tasks_of(&self, process: u32) -> bool {
+    /// Whether a process of this PID namespace has a running task in this region that joined no later than at this time
+    /// since boot.
+    pub fn has_tasks_of(&self, process: u32, joined_by: u64) -> bool {
+        let Ok(me) = Me::get() else { return true };
         // Relaxed: the life-word's Acquire has ordered it.
-        let is_its = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
-        self.living_slots().any(is_its)
+        self.used_slots().iter().any(|slot| {
+            matches!(slot.life(), Life::Alive(thread) if thread != NO_THREAD)
+                && slot.process.load(Ordering::Relaxed) == process
+                && slot.attached_at.load(Ordering::Relaxed) <= joined_by
+                && self.is_here(slot, me)
+        })
     }
 
     /// Whether the calling process may have other tasks in this region.

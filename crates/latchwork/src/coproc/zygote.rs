@@ -25,6 +25,7 @@ use super::{Attribute, Ref, StartError, clone, record};
 use crate::atomic::Ordering;
 use crate::region;
 use crate::region::heap::Owner;
+use crate::sys::clock::since_boot;
 use crate::sys::process::{self, Sharing, Stack};
 use crate::sys::sockets::{self, Readable};
 use crate::sys::{futex, proc_file, signals};
@@ -204,25 +205,37 @@ fn serve(context: &ServerContext<'_>) -> ! {
         parent,
         stack: Stack::map(STACK_BYTES).ok(),
         backlog: VecDeque::with_capacity(BATCH),
+        heard: since_boot(),
     };
     control.announce(record::STARTED);
     while server.serve_one() {}
-    if control.state() == record::CLOSED && process::parent() == context.parent {
-        // The parent has closed all records, and frees them when this process is gone.
-        process::exit(0)
-    }
     // The kernel closes a dying parent's descriptors before the parent has ended. (A parent that became another program
     // lives on.)
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(PARENT_EXIT_TIMEOUT)));
-    let has_ended = || process::parent() != context.parent;
-    let is_dead = crate::atomic::unless_disabled!(ZygoteFreesRecords, has_ended(), false);
-    end_all(control, (!is_dead).then_some(context.parent));
+    let has_ended = process::parent() != context.parent;
+    if control.state() == record::CLOSED && !has_ended {
+        // The parent has closed all records, and frees them when this process is gone. (It could not kill it.)
+        process::exit(0)
+    }
+    let is_dead = crate::atomic::unless_disabled!(ZygoteFreesRecords, has_ended, false);
+    let other = LivesOn {
+        process: context.parent,
+        heard: server.heard,
+    };
+    end_all(control, (!is_dead).then_some(other));
     process::exit(0)
 }
 
-/// After the end of the parent, which has died, or `lives_on` with this ID as another program: makes its ready coprocs end. If it
+/// A parent that has not ended: it became another program, or only closed its socket.
+pub(super) struct LivesOn {
+    pub(super) process: u32,
+    /// When it was last heard of, as the same program. Later tasks with its ID may be another program's.
+    pub(super) heard: u64,
+}
+
+/// After the end of the parent, which has died, or `lives_on` as another program: makes its ready coprocs end. If it
 /// has died, also frees all records, each when its process is gone.
-pub(super) fn end_all(control: &Ref, lives_on: Option<u32>) {
+pub(super) fn end_all(control: &Ref, lives_on: Option<LivesOn>) {
     // The parent may have died in the middle of a change of the chain, which its task's sweep finishes or undoes.
     let swept = crate::atomic::unless_disabled!(
         ZygoteSweepsFirst,
@@ -230,8 +243,9 @@ pub(super) fn end_all(control: &Ref, lives_on: Option<u32>) {
         Ok(())
     );
     // A parent that only closed the socket still uses its records.
-    let has_tasks = |process| control.region.inner().has_tasks_of(process);
-    if swept.is_err() || lives_on.is_some_and(has_tasks) {
+    let inner = control.region.inner();
+    let has_tasks = |it: &LivesOn| inner.has_tasks_of(it.process, it.heard);
+    if swept.is_err() || lives_on.as_ref().is_some_and(has_tasks) {
         return;
     }
     let mut all = Vec::new();
@@ -327,6 +341,8 @@ struct Server<'a> {
     stack: Option<Stack>,
     /// Ready coprocs to make when there is no other request.
     backlog: VecDeque<Ref>,
+    /// The time since boot of the latest request, or of the start.
+    heard: u64,
 }
 
 impl Server<'_> {
@@ -352,6 +368,7 @@ impl Server<'_> {
         else {
             return false;
         };
+        self.heard = since_boot();
         for address in message[..length].as_chunks::<8>().0 {
             // SAFETY: the parent sends addresses of records of this region.
             let record =
