@@ -1,10 +1,10 @@
 //! `latchwork gc`: removing the named regions that no process uses any more.
 
 use crate::failure::Failure;
+use crate::json;
 use crate::status::Problems;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::leftovers::{Caution, Leftover, Outcome, remove_unused};
-use rustix::io::Errno;
 use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,7 +45,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure
     let leftovers = remove_unused(&args.names, args.dry_run).map_err(Failure::Directory)?;
     let mut problems = Problems::of("gc");
     for (index, leftover) in leftovers.iter().enumerate() {
-        if is_missing(leftover) {
+        if leftover.outcome == Outcome::Missing {
+            // Only a region that was named can be missing, and then there is an entry for each name.
             problems.no_region(&args.names[index]);
         } else if let Some(error) = error(&leftover.outcome) {
             problems.report(format_args!("{:?}: {error}", leftover.path));
@@ -58,18 +59,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure
     Ok(problems.code())
 }
 
-/// The region was named on the command line, and does not exist.
-fn is_missing(leftover: &Leftover) -> bool {
-    let missing = |error| error == Errno::NOENT || error == Errno::INVAL;
-    matches!(leftover.outcome, Outcome::Failed { call: "open", error } if missing(error))
-}
-
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Removed => "removed",
         Outcome::Removable => "removable",
         Outcome::InUse => "in use",
         Outcome::Foreign => "foreign",
+        Outcome::Missing => "missing",
         _ => "failed",
     }
 }
@@ -111,8 +107,7 @@ fn print_json(args: &Args, leftovers: &[Leftover], out: &mut impl Write) -> std:
         dry_run: args.dry_run,
         files: leftovers.iter().map(file).collect(),
     };
-    serde_json::to_writer_pretty(&mut *out, &report)?;
-    writeln!(out)
+    json::write_pretty(out, &report)
 }
 
 fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<()> {
@@ -123,7 +118,10 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
         ("", Align::Left),
     ]);
     let (mut removed, mut freed) = (0, 0);
-    for leftover in leftovers.iter().filter(|leftover| !is_missing(leftover)) {
+    for leftover in leftovers
+        .iter()
+        .filter(|leftover| leftover.outcome != Outcome::Missing)
+    {
         let style = match leftover.outcome {
             Outcome::Removed | Outcome::Removable => style::GOOD,
             Outcome::InUse | Outcome::Foreign => style::FAINT,

@@ -9,6 +9,7 @@ mod crashtest;
 mod doctor;
 mod failure;
 mod gc;
+mod json;
 mod live;
 mod locks;
 #[cfg(test)]

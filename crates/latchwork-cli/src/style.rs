@@ -51,11 +51,17 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// Replaces control characters, since names come from unknown programs and must not control the terminal.
+/// Whether a terminal may obey this character, or show others in another order because of it.
+pub(crate) fn controls_terminals(character: char) -> bool {
+    let reorders = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || reorders
+}
+
+/// Replaces such characters, since names come from unknown programs and must not control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|character| {
-            if character.is_control() {
+            if controls_terminals(character) {
                 '\u{fffd}'
             } else {
                 character

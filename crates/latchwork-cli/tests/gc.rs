@@ -7,6 +7,7 @@ use common::{Holder, Named, command, gc, json, region_bytes, run, run_as_nobody,
 use latchwork::region::{AttachError, RegionOptions};
 use latchwork_testkit::output_of;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The outcome after this process has given up its lock. A child that another test is just starting
@@ -179,4 +180,36 @@ fn an_unknown_name_is_a_failure() {
         let said = format!("latchwork: gc: there is no region {name:?}\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     }
+}
+
+/// A file is opened through `/proc`.
+#[test]
+fn without_proc_each_file_is_a_failure() {
+    let named = Named::file("without-proc", &region_bytes());
+    let hide = "umount -l /proc 2>/dev/null || exit 77; exec \"$0\" gc --dry-run \"$@\"";
+    for names in [&[][..], &[named.0.as_str()]] {
+        let mut unshare = std::process::Command::new("unshare");
+        let unshare = unshare.args(["-m", "sh", "-c", hide, env!("CARGO_BIN_EXE_latchwork")]);
+        let output = output_of(
+            unshare
+                .args(names)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(77) || errors.starts_with("unshare: ") {
+            println!("skipped: without_proc_each_file_is_a_failure: no right to hide /proc");
+            return;
+        }
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(
+            errors.contains(&named.0) && errors.contains("open in /proc"),
+            "{errors}"
+        );
+    }
+    let missing = run(&["gc", "--json", "there is none"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stdout).contains("\"missing\""));
 }

@@ -6,7 +6,7 @@ mod coproc_support;
 use coproc_support::until;
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::region::{AttachError, ObjectError, Region, RegionOptions};
-use latchwork_testkit::{Child, Exit, Leftover, Page};
+use latchwork_testkit::{Child, Exit, Leftover, Namespace, Page};
 use std::os::fd::AsFd;
 
 fn options() -> RegionOptions {
@@ -177,4 +177,30 @@ fn a_hostile_entry_is_found_damaged() {
             "{hostile:x}: {damaged}"
         );
     }
+}
+
+/// `/proc` is that of the namespace outside, in which the process has another number.
+#[test]
+fn an_observer_may_be_in_another_pid_namespace_with_the_proc_of_an_outer_one() {
+    let test = "an_observer_may_be_in_another_pid_namespace_with_the_proc_of_an_outer_one";
+    if let Err(error) = Namespace::may_be_made() {
+        println!("skipped: {test}: PID namespaces cannot be made here: {error}");
+        return;
+    }
+    let (name, file) = Leftover::region("observed-from-elsewhere");
+    let step = Page::<AtomicU32>::new();
+    let child = kept_by_child(&name, &step);
+    let file = std::fs::File::open(file.path()).unwrap().into();
+    Namespace::start(false, || {
+        let observer = options().observe(&name).unwrap();
+        assert_eq!(observer.contents().unwrap().objects.len(), 2);
+        drop(observer);
+        let observer = options().observe_file(&file).unwrap();
+        assert_eq!(observer.find::<[u32; 2]>("version").unwrap(), &[7, 8]);
+    })
+    .succeed();
+    step.store(2, Ordering::Release);
+    until(|| step.load(Ordering::Acquire) == 3);
+    step.store(4, Ordering::Release);
+    child.succeed();
 }

@@ -45,8 +45,10 @@ pub(super) fn attach(
     trusts_any_owner: bool,
     expected: Option<&Expected>,
 ) -> Result<Region, AttachError> {
+    // Neither changes. First, since anybody may keep a file of their own locked for as long as they like.
+    check_owner(&file, trusts_any_owner)?;
     let _attaching = wait_for_others(&file)?;
-    // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
+    // From here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
     // one that has the region, and can validate it closely.
     let try_exclusive = || memory::lock_unused(&file).map_err(system("flock"));
     let mut is_exclusive = try_exclusive()? == FileLock::Taken;
@@ -68,7 +70,7 @@ pub(super) fn attach(
         path,
         is_exclusive,
     };
-    let (identity, layout, status) = candidate.identity(trusts_any_owner)?;
+    let (identity, layout, status) = candidate.identity()?;
     RegistryLock::prepare().map_err(system("mmap"))?;
     // Threads that become tasks ask for it later, perhaps without a `/proc`.
     crate::sys::namespaces::own();
@@ -81,6 +83,18 @@ pub(super) fn attach(
         Some(region) => Ok(region),
         None => candidate.map(identity, layout, expected, &registry_lock),
     }
+}
+
+/// Checks that the file can be a region, and is one of a user that the caller trusts.
+fn check_owner(file: &OwnedFd, trusts_any_owner: bool) -> Result<(), AttachError> {
+    let status = memory::file_status(file).map_err(system("fstat"))?;
+    if !status.regular {
+        return Err(AttachError::NotARegion);
+    }
+    if !trusts_any_owner && status.user != memory::effective_user() {
+        return Err(AttachError::Permission);
+    }
+    Ok(())
 }
 
 /// Waits until no other process is attaching the file: one that validates it may refuse it, and those that have waited for
@@ -115,17 +129,8 @@ impl Candidate {
         Ok(status)
     }
 
-    fn identity(
-        &self,
-        trusts_any_owner: bool,
-    ) -> Result<(Identity, Layout, FileStatus), AttachError> {
+    fn identity(&self) -> Result<(Identity, Layout, FileStatus), AttachError> {
         let status = self.status()?;
-        if !status.regular {
-            return Err(AttachError::NotARegion);
-        }
-        if !trusts_any_owner && status.user != memory::effective_user() {
-            return Err(AttachError::Permission);
-        }
         let mut bytes = [0; size_of::<Identity>()];
         if memory::read_at(&self.file, &mut bytes, 0).map_err(system("pread"))? < bytes.len() {
             return Err(AttachError::NotARegion);

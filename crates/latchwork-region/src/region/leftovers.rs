@@ -70,6 +70,8 @@ pub enum Outcome {
     InUse,
     /// It is not a region, despite its name, and was left alone.
     Foreign,
+    /// There is no region of the name that was asked for.
+    Missing,
     /// It could not be read, or not be removed.
     Failed {
         /// The call that failed.
@@ -119,21 +121,16 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> Outcome {
     move |error| Outcome::Failed { call, error }
 }
 
-/// Like [`examine`], but reports a failure if there is no file.
+/// Like [`examine`], but also reports that there is no file.
 fn examine_name(name: &str, dry_run: bool) -> Leftover {
-    let (path, error) = match path_of(name) {
-        Ok(path) => match examine(&path, dry_run) {
-            Some(leftover) => return leftover,
-            None => (path, Errno::NOENT),
-        },
-        Err(_) => (PathBuf::from(name), Errno::INVAL),
-    };
-    Leftover {
-        path,
+    let path = path_of(name).ok();
+    let found = path.as_ref().and_then(|path| examine(path, dry_run));
+    found.unwrap_or_else(|| Leftover {
+        path: path.unwrap_or_else(|| PathBuf::from(name)),
         memory_bytes: 0,
-        outcome: failed("open")(error),
+        outcome: Outcome::Missing,
         caution: None,
-    }
+    })
 }
 
 /// Examines one file; `None` if it vanished meanwhile.
@@ -161,6 +158,8 @@ fn judge(
 ) -> Result<(Option<Outcome>, Option<Caution>), Outcome> {
     let file = place.open().map_err(|error| match error {
         Errno::NODEV => Outcome::Foreign,
+        // It is opened through its descriptor, so there is no `/proc`.
+        Errno::NOENT => failed("open in /proc")(Errno::NOENT),
         error => failed("open")(error),
     })?;
     let caution = caution(&file, place)?;

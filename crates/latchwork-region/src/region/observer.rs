@@ -17,7 +17,7 @@ use crate::sys::memory::{self, Mapping};
 use core::fmt;
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -72,8 +72,7 @@ impl RegionOptions {
 }
 
 fn place_of(file: &OwnedFd) -> Result<Place, AttachError> {
-    let (process, number) = (crate::sys::thread::process_id(), file.as_raw_fd());
-    Place::of_descriptor(process, number.unsigned_abs()).map_err(open_error)
+    Place::of(file).map_err(open_error)
 }
 
 impl Observer {

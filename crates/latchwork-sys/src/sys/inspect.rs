@@ -38,6 +38,11 @@ impl Place {
         Self::open_path(Path::new(&path), OFlags::empty())
     }
 
+    /// The file that a descriptor of the calling process refers to. (`/proc` may be that of another PID namespace.)
+    pub fn of(file: impl AsFd) -> Result<Self> {
+        Self::open_path(&own(file), OFlags::empty())
+    }
+
     fn open_path(path: &Path, flags: OFlags) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
         let file = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -58,15 +63,19 @@ impl Place {
         if !self.regular {
             return Err(Errno::NODEV);
         }
-        let path = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        rustix::fs::openat(CWD, path, flags, Mode::empty())
+        rustix::fs::openat(CWD, own(&self.file), flags, Mode::empty())
     }
 
     /// Whether both are one file.
     pub fn is(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
+}
+
+/// The path of a descriptor of the calling process.
+fn own(file: impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
 /// The names in a directory.

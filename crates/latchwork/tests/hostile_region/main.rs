@@ -354,6 +354,20 @@ fn a_file_that_another_user_owns_must_be_trusted_explicitly() {
     assert_eq!(attach_as("trust", &named), "attached");
 }
 
+/// It is refused before its locks are asked for: whoever owns it could keep them for ever.
+#[test]
+fn a_locked_file_of_another_user_is_refused_at_once() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to give a file away");
+        return;
+    }
+    let named = Named::file("locked", &region_bytes());
+    let file = std::fs::File::open(named.path()).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    std::os::unix::fs::chown(named.path(), Some(65534), None).unwrap();
+    assert_eq!(attach(&named), "Permission");
+}
+
 /// The mode admits a group, whose members must trust the owner; or who only read.
 #[test]
 fn the_mode_of_a_region_admits_its_group_and_no_other() {
