@@ -1,5 +1,6 @@
 //! `latchwork doctor`: what this system has, allows and lacks.
 
+use crate::json;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::probe::{Features, Finding, Group, Status};
 use serde::Serialize;
@@ -102,8 +103,7 @@ fn print_json(features: &Features, out: &mut impl Write) -> io::Result<()> {
             })
             .collect(),
     };
-    serde_json::to_writer_pretty(&mut *out, &report)?;
-    writeln!(out)
+    json::write_pretty(out, &report)
 }
 
 fn print_tables(features: &Features, out: &mut impl Write) -> io::Result<()> {

@@ -3,15 +3,17 @@
 
 mod common;
 
-use common::{Named, gc, region, region_bytes, run};
+use common::{Named, gc, json, region, region_bytes, run};
 use latchwork::event::{EventSet, Events};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::RegionOptions;
+use latchwork::region::inspect::inspect_path;
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork_cli::shown::show;
 use latchwork_testkit::{Child, Seed, Trial};
 use rustix::fs::{CWD, FileType, Mode};
-use std::os::unix::fs::symlink;
+use std::io::Read as _;
+use std::os::unix::fs::{FileExt as _, symlink};
 
 const MAX_TASKS: usize = 12;
 const MAX_BYTES: usize = 32;
@@ -156,7 +158,6 @@ fn a_file_that_shrinks_and_grows_while_it_is_read_is_seen_in_some_state() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            use std::os::unix::fs::FileExt;
             let mut random = Seed::announced().rng(0);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 file.set_len(random.u64(..model.len() as u64)).unwrap();
@@ -165,7 +166,7 @@ fn a_file_that_shrinks_and_grows_while_it_is_read_is_seen_in_some_state() {
         });
         for _ in 0..300 {
             // Here, since a process for each look would leave few of them.
-            let _ = latchwork::region::inspect::inspect_path(named.path()).unwrap();
+            let _ = inspect_path(named.path()).unwrap();
         }
         for _ in 0..10 {
             assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));
@@ -283,4 +284,118 @@ fn whatever_was_written_into_a_region_is_shown_as_text() {
     }
     println!("{with_tasks} with tasks, {with_locks} with locks, {without} without contents");
     assert!(with_tasks > 0 && with_locks > 0);
+}
+
+/// A copy of a region has the same tables, and tells of tasks that never mapped it; and somebody has written into this one.
+#[test]
+fn what_a_file_says_of_processes_that_have_not_mapped_it_is_not_believed() {
+    let trial =
+        Trial::begin("what_a_file_says_of_processes_that_have_not_mapped_it_is_not_believed");
+    let named = Named::new("true");
+    let options = RegionOptions::new().max_bytes(1 << 20).max_tasks(8);
+    let region = options.create_named(&named.0).unwrap();
+    let make = |name| BinarySemaphore::create(&region, name, &BinaryOptions::new()).unwrap();
+    let [first, second, third] = ["first", "second", "third"].map(make);
+    let events = Events::new(&region);
+    let start = |body: &dyn Fn()| {
+        let task = Child::fork(|| {
+            region.join("task").unwrap();
+            body();
+        });
+        trial.wait_until(|| task.is_in_region_sleep());
+        task
+    };
+    let tasks = [
+        start(&|| {
+            second.obtain().unwrap().keep();
+            drop(events.receive_all(EventSet::all()));
+        }),
+        start(&|| {
+            first.obtain().unwrap().keep();
+            drop(second.obtain());
+        }),
+        start(&|| {
+            third.obtain().unwrap().keep();
+            drop(first.obtain());
+        }),
+    ];
+    let contents = inspect_path(named.path()).unwrap().contents.unwrap();
+    let word = |name: &str| {
+        let mut objects = contents.objects.iter();
+        let object = objects.find(|object| object.name == name).unwrap();
+        (object.address - contents.base) as usize
+    };
+    // The second semaphore, for which the owner of the first one waits, has the owner of the third one in the copy.
+    let mut bytes = std::fs::read(named.path()).unwrap();
+    let (from, to) = (word("third"), word("second"));
+    bytes.copy_within(from..from + 8, to);
+    let copy = Named::file("copy", &bytes);
+    for (name, waiters) in [(&named.0, 2), (&copy.0, 0)] {
+        let report = json(&["locks", "--region", name]);
+        assert_eq!(report["cycles"].as_array().unwrap().len(), 0, "{report:#}");
+        let waits = |lock: &serde_json::Value| lock["waiters"].as_array().map_or(0, Vec::len);
+        let locks = report["locks"].as_array().unwrap();
+        assert_eq!(
+            locks.iter().map(waits).sum::<usize>(),
+            waiters,
+            "{report:#}"
+        );
+    }
+    drop(tasks);
+}
+
+/// The work is no product of the numbers of objects that a file names.
+#[test]
+fn very_many_queues_and_semaphores_are_examined_in_one_pass() {
+    /// An entry of the directory: its size, and the places of the object's address and of the name.
+    const ENTRY: usize = 104;
+    const OBJECT: usize = 16;
+    const NAME: usize = 40;
+    const OF_EACH_KIND: u64 = 1 << 17;
+    let named = Named::new("many");
+    let options = RegionOptions::new()
+        .max_bytes(1 << 30)
+        .max_names(4 * OF_EACH_KIND as u32);
+    let region = options.create_named(&named.0).unwrap();
+    for number in 0..20 {
+        let name = format!("a queue {number}");
+        Queue::create(&region, &name, &QueueOptions::new(1, 8)).unwrap();
+        let name = format!("a count {number}");
+        CountingSemaphore::create(&region, &name, 0, Discipline::Fifo).unwrap();
+    }
+    region.detach().unwrap();
+    let contents = inspect_path(named.path()).unwrap().contents.unwrap();
+    let mut file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(named.path())
+        .unwrap();
+    let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+    file.read_exact(&mut bytes).unwrap();
+    // The first entry of each kind has most room behind it.
+    let first = |kind: &[u8]| {
+        let names = bytes.chunks_exact(8).position(|part| part == &kind[..8]);
+        8 * names.unwrap() - NAME
+    };
+    let mut at = 0;
+    for (forged, kind) in (0_u64..)
+        .step_by(OF_EACH_KIND as usize)
+        .zip([b"a queue ", b"a count "])
+    {
+        let from = first(kind);
+        let mut entry = bytes[from..from + ENTRY].to_vec();
+        at = at.max(from);
+        for number in forged..forged + OF_EACH_KIND {
+            let own = contents.base + contents.committed_bytes + number * 2048;
+            entry[OBJECT..OBJECT + 8].copy_from_slice(&own.to_ne_bytes());
+            file.write_all_at(&entry, at as u64).unwrap();
+            at += ENTRY;
+        }
+    }
+    file.set_len(2 << 30).unwrap();
+    let contents = inspect_path(named.path()).unwrap().contents.unwrap();
+    let count = contents.objects.len() as u64;
+    assert!(count > OF_EACH_KIND, "{count}");
+    let seen = run(&["locks", "--region", &named.0]);
+    assert_eq!(seen.status.code(), Some(0), "{seen:?}");
 }

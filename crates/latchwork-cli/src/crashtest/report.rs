@@ -3,6 +3,7 @@
 use super::outcome::Status;
 use super::round::Round;
 use super::walk::{Operation, Point};
+use crate::json;
 use crate::live::{Maps, Module, Program};
 use crate::style::{self, BAD, Cell, DOUBTFUL, FAINT, GOOD, STRONG, count};
 use serde::Serialize;
@@ -276,8 +277,7 @@ impl fmt::Display for Place {
 
 impl Report {
     pub(super) fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        writeln!(out)
+        json::write_pretty(out, self)
     }
 
     pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {

@@ -9,10 +9,11 @@ use super::thread::{INITIAL_NAMESPACE, Thread, namespace, own_namespace};
 use super::word::{self, Classified, Kind, State};
 use super::{robust, thread};
 use latchwork::region::inspect::{self, RegionPlace, RegionReport};
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 /// A picture that is being built.
 #[derive(Default)]
@@ -33,6 +34,8 @@ pub(super) struct Gathering {
     pub(super) asleep: HashMap<usize, Asleep>,
     /// The processes whose memory was read, for the second reading.
     subjects: Vec<Subject>,
+    /// The memory mappings of processes, as far as they were asked for.
+    maps: RefCell<HashMap<u32, Rc<Maps>>>,
 }
 
 /// A thread that sleeps on words.
@@ -72,15 +75,8 @@ pub(super) struct Subject {
     pub(super) pid: u32,
     pub(super) namespace: u64,
     pub(super) memory: Memory,
-    maps: OnceCell<Maps>,
     /// Indices of its tasks in the picture.
     pub(super) tasks: Vec<usize>,
-}
-
-impl Subject {
-    fn maps(&self) -> &Maps {
-        self.maps.get_or_init(|| Maps::of(self.pid))
-    }
 }
 
 /// Where a lock is.
@@ -206,7 +202,6 @@ impl Gathering {
                 pid,
                 namespace,
                 memory,
-                maps: OnceCell::new(),
                 tasks,
             }),
             _ => {
@@ -348,6 +343,12 @@ impl Gathering {
         }
     }
 
+    /// The mappings of a process, read once.
+    pub(super) fn maps_of(&self, pid: u32) -> Rc<Maps> {
+        let mut known = self.maps.borrow_mut();
+        Rc::clone(known.entry(pid).or_insert_with(|| Rc::new(Maps::of(pid))))
+    }
+
     /// The kernel's identity of an address, and the lock there; `None` if it is no lock but a region's tables, on which
     /// tasks sleep for each other's death.
     pub(super) fn locate(&self, subject: &Subject, address: u64, private: bool) -> Option<Located> {
@@ -355,7 +356,7 @@ impl Gathering {
             pid: subject.pid,
             address,
         };
-        let maps = subject.maps();
+        let maps = self.maps_of(subject.pid);
         let Some(mapping) = maps.at(address) else {
             return Some(Located::new(own, Location::Anonymous));
         };

@@ -86,13 +86,12 @@ impl Gathering {
         let Location::Region { region, .. } = located.place else {
             return None;
         };
-        let contents = self.picture.regions[region].contents.as_ref().ok()?;
-        let task = contents
-            .tasks
-            .iter()
-            .find(|task| u32::from(task.slot) == owner)?;
-        let thread = self.threads.get(&(task.pid_namespace, task.own_thread));
-        Some(thread.copied().ok_or(task.own_thread))
+        let report = &self.picture.regions[region];
+        let tasks = &report.contents.as_ref().ok()?.tasks;
+        let place = tasks.binary_search_by_key(&owner, |task| task.slot.into());
+        let task = &tasks[place.ok()?];
+        let thread = self.thread_of_task(report.file, task);
+        Some(thread.ok().flatten().ok_or(task.own_thread))
     }
 
     /// The words that a thread sleeps on, without those of a region's tables, on which tasks sleep for each other's

@@ -16,6 +16,9 @@ pub(super) struct Tables<'a> {
     tasks: HashMap<u16, usize>,
 }
 
+/// A task that a region's table names, and that is none.
+pub(super) struct NotItsTask;
+
 impl Tables<'_> {
     pub(super) fn key(&self, address: u64) -> Key {
         Key::Shared {
@@ -59,7 +62,7 @@ impl Gathering {
                 .tasks
                 .iter()
                 .filter(|task| task.state != TaskState::Unswept)
-                .map(|task| (task.slot, self.task_of(region, task)))
+                .filter_map(|task| Some((task.slot, self.task_of(region, report.file, task).ok()?)))
                 .collect();
             let tables = Tables {
                 region,
@@ -84,10 +87,35 @@ impl Gathering {
         self.picture.regions = regions;
     }
 
-    /// A task's thread, if it is visible; else the table's entry for it.
-    fn task_of(&mut self, region: usize, task: &TaskReport) -> usize {
-        let known = self.threads.get(&(task.pid_namespace, task.own_thread));
-        let index = known.copied().unwrap_or_else(|| {
+    /// The thread that a region's table names as a task, if it is visible. `Err` if its process has not mapped the region's
+    /// file: what a file says of others need not be true.
+    pub(super) fn thread_of_task(
+        &self,
+        file: (u64, u64),
+        task: &TaskReport,
+    ) -> Result<Option<usize>, NotItsTask> {
+        let key = (task.pid_namespace, task.own_thread);
+        let Some(&thread) = self.threads.get(&key) else {
+            return Ok(None);
+        };
+        let maps = self.maps_of(self.picture.tasks[thread].pid);
+        let mut files = maps.iter().map(|mapping| (mapping.device, mapping.inode));
+        match files.any(|mapped| mapped == file) {
+            true => Ok(Some(thread)),
+            // They cannot be read.
+            false if maps.iter().next().is_none() => Ok(None),
+            false => Err(NotItsTask),
+        }
+    }
+
+    /// A task's thread, as [`Self::thread_of_task`]; if that is not visible, the table's entry for it.
+    fn task_of(
+        &mut self,
+        region: usize,
+        file: (u64, u64),
+        task: &TaskReport,
+    ) -> Result<usize, NotItsTask> {
+        let index = self.thread_of_task(file, task)?.unwrap_or_else(|| {
             self.picture.tasks.push(Task {
                 pid: task.process,
                 tid: task.thread,
@@ -116,7 +144,7 @@ impl Gathering {
             name: task.name.clone(),
             priority: task.effective_priority,
         });
-        index
+        Ok(index)
     }
 
     fn add_semaphore(&mut self, tables: &Tables<'_>, semaphore: &SemaphoreReport) {
@@ -177,20 +205,9 @@ impl Gathering {
             }
         }
         // Waiters for room, and those at a ring, are identified by the words that they sleep on.
-        for other in 0..self.picture.locks.len() {
-            let Key::Shared {
-                device,
-                inode,
-                offset,
-            } = self.picture.locks[other].key
-            else {
-                continue;
-            };
-            let address = tables.contents.base.wrapping_add(offset);
-            let Some(wait) = queue
-                .wait_at(address)
-                .filter(|_| (device, inode) == tables.file && other != lock)
-            else {
+        for (address, wait) in queue.sleep_words() {
+            let word = self.locks.get(&tables.key(address)).copied();
+            let Some(other) = word.filter(|other| *other != lock) else {
                 continue;
             };
             let role = match wait {

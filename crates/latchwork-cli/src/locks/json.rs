@@ -1,5 +1,6 @@
 //! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are indices into these lists.
 
+use crate::json;
 use crate::live::{self, Key, Location, Lock, Picture, Role, Spot, State, Task};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -149,14 +150,12 @@ struct WaiterEntry {
 
 /// One object over several lines.
 pub(super) fn print_pretty(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &report(picture))?;
-    writeln!(out)
+    json::write_pretty(out, &report(picture))
 }
 
 /// One object on one line.
 pub(crate) fn print_line(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &report(picture))?;
-    writeln!(out)
+    json::write_line(out, &report(picture))
 }
 
 /// Tasks that have nothing to do with the locks are omitted.

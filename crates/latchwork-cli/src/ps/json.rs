@@ -1,6 +1,7 @@
 //! The JSON form of what `latchwork ps` shows.
 
 use super::View;
+use crate::json;
 use crate::process::Process;
 use latchwork::region::inspect::{Contents, LockState, TaskReport, TaskState};
 use serde::Serialize;
@@ -100,8 +101,7 @@ pub(super) fn print(
         hidden_processes,
         regions: views.iter().map(region).collect(),
     };
-    serde_json::to_writer_pretty(&mut *out, &report)?;
-    writeln!(out)
+    json::write_pretty(out, &report)
 }
 
 fn region<'a>(view: &'a View<'_>) -> Region<'a> {

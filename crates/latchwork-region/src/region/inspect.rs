@@ -120,6 +120,8 @@ pub struct Contents {
     pub heap: HeapUse,
     /// The region's own locks.
     pub locks: [LockReport; 3],
+    /// Indices of the objects, by address.
+    by_address: Vec<usize>,
     /// For later queries, whose results are of a later moment.
     snapshot: Arc<Snapshot>,
 }
@@ -269,6 +271,9 @@ impl Snapshot {
         let heap = self.layout.heap_layout.usage(self.memory, fill)?;
         let read = || self.read::<Header>(0);
         let living_thread = |owner| self.living_thread(owner);
+        let objects = self.objects()?;
+        let mut by_address: Vec<usize> = (0..objects.len()).collect();
+        by_address.sort_by_key(|index| objects[*index].address);
         Ok(Contents {
             base: identity.base,
             max_bytes: identity.max_bytes,
@@ -283,7 +288,8 @@ impl Snapshot {
             max_names: identity.max_names,
             deaths: header.died.load(Ordering::Relaxed),
             tasks: self.tasks(header.slots_used.load(Ordering::Relaxed))?,
-            objects: self.objects()?,
+            by_address,
+            objects,
             heap,
             locks: [
                 LockReport::of_task("grow", |it| &it.grow_lock, read, living_thread)?,
@@ -441,8 +447,9 @@ impl Contents {
     /// The task of this slot and generation.
     #[must_use]
     pub fn task(&self, slot: u16, generation: u32) -> Option<&TaskReport> {
-        let mut tasks = self.tasks.iter();
-        tasks.find(|task| (task.slot, task.generation) == (slot, generation))
+        let place = self.tasks.binary_search_by_key(&slot, |task| task.slot);
+        let task = &self.tasks[place.ok()?];
+        (task.generation == generation).then_some(task)
     }
 }
 

@@ -5,7 +5,7 @@ use super::cancellation::Undisturbed;
 use super::wiped::Wiped;
 use super::{inspect, introspect, memory};
 use crate::atomic::{AtomicU32, Ordering};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,14 @@ pub struct Threads {
     direct: u64,
     /// The processes of all others, by namespace and the ID there.
     others: OnceCell<HashMap<(u64, u32), u32>>,
+    /// The threads of the processes that were looked at: their IDs here, by those in their own namespaces.
+    threads: RefCell<HashMap<u32, HashMap<u32, u32>>>,
+    /// How many threads may still be read again, to find those that were started meanwhile.
+    left: Cell<usize>,
 }
+
+/// Threads that are read again, in all. (A file may name any number that do not exist.)
+const READ_AGAIN: usize = 50_000;
 
 impl Threads {
     /// The threads of all visible processes.
@@ -43,8 +50,12 @@ impl Threads {
     pub fn visible() -> Self {
         let own = memory::pid_namespace().unwrap_or(0);
         let direct = if introspect::shows_own_ids() { own } else { 0 };
-        let others = OnceCell::new();
-        Self { direct, others }
+        Self {
+            direct,
+            others: OnceCell::new(),
+            threads: RefCell::default(),
+            left: Cell::new(READ_AGAIN),
+        }
     }
 
     /// The IDs by which `/proc` shows a process and its thread; `None` if it does not. Only those of another namespace need
@@ -64,12 +75,31 @@ impl Threads {
             all.iter().filter_map(|id| Some((key(id)?, *id))).collect()
         });
         let process = *others.get(&(namespace, process))?;
-        let threads = format!("/proc/{process}/task");
-        let mut threads = fs::read_dir(threads).ok()?.flatten();
-        let found = threads.find(|entry| own_id(&entry.path()) == Some(thread))?;
-        let here = found.file_name().to_str()?.parse().ok()?;
-        Some((process, here))
+        let mut known = self.threads.borrow_mut();
+        let was_known = known.contains_key(&process);
+        let threads = known.entry(process).or_insert_with(|| threads_of(process));
+        if was_known && !threads.contains_key(&thread) {
+            let left = self.left.get().checked_sub(threads.len().max(1))?;
+            self.left.set(left);
+            *threads = threads_of(process);
+        }
+        Some((process, *threads.get(&thread)?))
     }
+}
+
+/// The threads of a process: their IDs here, by those in their own PID namespace.
+fn threads_of(process: u32) -> HashMap<u32, u32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task"));
+    let ids = |entry: fs::DirEntry| {
+        let here = entry.file_name().to_str()?.parse().ok()?;
+        Some((own_id(&entry.path())?, here))
+    };
+    entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(ids)
+        .collect()
 }
 
 fn namespace_of(process: u32) -> Option<u64> {

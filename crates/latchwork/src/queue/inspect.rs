@@ -8,6 +8,7 @@ use super::{
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::region::inspect::{AnyBytes, Contents, TaskState, TaskWait};
 use core::mem::offset_of;
+use std::collections::HashMap;
 
 /// A message queue of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +63,22 @@ pub trait QueueReports {
 
 impl QueueReports for Contents {
     fn queues(&self) -> Vec<QueueReport> {
+        let mut waiting: HashMap<u64, Vec<(u64, u16)>> = HashMap::new();
+        for task in &self.tasks {
+            if let Some(TaskWait::Message { queue, arrival }) = task.waits_for
+                && task.state != TaskState::Unswept
+            {
+                let tasks = waiting.entry(queue).or_default();
+                tasks.push((arrival, task.slot));
+            }
+        }
         let report = |object: &crate::region::inspect::ObjectReport| {
             let (name, address) = (object.name.clone(), object.address);
             match object.fingerprint {
-                FINGERPRINT => queue(self, name, address),
+                FINGERPRINT => {
+                    let receivers = waiting.remove(&address).unwrap_or_default();
+                    queue(self, name, address, receivers)
+                }
                 spsc::FINGERPRINT => ring(self, name, address),
                 _ => None,
             }
@@ -74,7 +87,12 @@ impl QueueReports for Contents {
     }
 }
 
-fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport> {
+fn queue(
+    contents: &Contents,
+    name: String,
+    address: u64,
+    mut receivers: Vec<(u64, u16)>,
+) -> Option<QueueReport> {
     let core = contents
         .read::<Head>(address)
         .filter(|core| core.is_alive())?;
@@ -96,17 +114,6 @@ fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport>
     let (spares, given) = (&core.fixed.spares, &core.fixed.given);
     let others = if in_order { spares } else { given }.load(Relaxed);
     let most = core.capacity().saturating_add(others);
-    let mut receivers: Vec<_> = contents
-        .tasks
-        .iter()
-        .filter(|task| task.state != TaskState::Unswept)
-        .filter_map(|task| match task.waits_for? {
-            TaskWait::Message { queue, arrival } => {
-                (queue == address).then_some((arrival, task.slot))
-            }
-            _ => None,
-        })
-        .collect();
     receivers.sort_unstable();
     Some(QueueReport {
         name,
@@ -142,11 +149,9 @@ fn ring(contents: &Contents, name: String, address: u64) -> Option<QueueReport> 
 }
 
 impl QueueReport {
-    /// The event for which a task waits that sleeps on the word at this address; `None` if tasks do not sleep on a word
-    /// of the queue at this address.
+    /// The addresses of the words on which tasks sleep for the queue, and what they wait for there.
     #[must_use]
-    pub fn wait_at(&self, address: u64) -> Option<QueueWait> {
-        let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;
+    pub fn sleep_words(&self) -> Vec<(u64, QueueWait)> {
         let fixed = offset_of!(Head, fixed);
         let words = if self.discipline.is_some() {
             [
@@ -163,8 +168,7 @@ impl QueueReport {
                 (sleepers + size_of::<u32>(), QueueWait::Message),
             ]
         };
-        words
-            .into_iter()
-            .find_map(|(word, wait)| (word == offset).then_some(wait))
+        let at = |(offset, wait)| (self.address.wrapping_add(offset as u64), wait);
+        words.into_iter().map(at).collect()
     }
 }

@@ -107,7 +107,7 @@ pub(crate) fn string(to: &mut impl Write, value: &str) -> fmt::Result {
         match character {
             '"' => to.write_str("\\\"")?,
             '\\' => to.write_str("\\\\")?,
-            control if (control as u32) < 0x20 => write!(to, "\\u{:04x}", control as u32)?,
+            control if control.is_control() => write!(to, "\\u{:04x}", control as u32)?,
             other => to.write_char(other)?,
         }
     }

@@ -49,11 +49,17 @@ impl Contents {
             return Some(lock.map_or(RegionPlace::Tables, RegionPlace::Lock));
         }
         let address = self.base.checked_add(offset)?;
-        let object = self.objects.iter().find_map(|object| {
-            let offset = address.checked_sub(object.address)?;
-            let name = &object.name;
-            (offset < object.bytes.max(1)).then_some(RegionPlace::Object { name, offset })
-        });
-        Some(object.unwrap_or(RegionPlace::Heap))
+        Some(self.object_at(address).unwrap_or(RegionPlace::Heap))
+    }
+
+    /// (In a damaged region, in which objects overlap: the last one that begins before the address, or nothing.)
+    fn object_at(&self, address: u64) -> Option<RegionPlace<'_>> {
+        let begins_behind = |index: &usize| self.objects[*index].address > address;
+        let behind = self
+            .by_address
+            .partition_point(|index| !begins_behind(index));
+        let object = &self.objects[self.by_address[behind.checked_sub(1)?]];
+        let (name, offset) = (&object.name, address - object.address);
+        (offset < object.bytes.max(1)).then_some(RegionPlace::Object { name, offset })
     }
 }
