@@ -9,9 +9,12 @@
  *   -DTORN    the numbers are changed without the journal
  *   -DHANG    the change takes a lock that a killed process leaves locked
  *   -DHASTY   the journal is closed before the repair is complete: --recoverer finds it
+ *
+ * Without a fault: -DTHREAD, the repair is done by a second thread.
  */
 #include <crashtest.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,11 +87,23 @@ static void recover(struct pair *pair)
 	unlock(pair);
 }
 
-static int check(struct pair *pair)
+static void *recover_marked(void *pair)
 {
 	lw_crashtest_recovery_begin();
 	recover(pair);
 	lw_crashtest_recovery_end();
+	return NULL;
+}
+
+static int check(struct pair *pair)
+{
+#ifdef THREAD
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, recover_marked, pair) != 0 || pthread_join(thread, NULL) != 0)
+		return 2;
+#else
+	recover_marked(pair);
+#endif
 	if (pair->one != pair->other) {
 		printf("torn: %u and %u\n", pair->one, pair->other);
 		return 1;

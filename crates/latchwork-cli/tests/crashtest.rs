@@ -232,6 +232,20 @@ fn a_change_with_a_journal_passes_and_so_does_its_recovery() {
     assert_eq!(program.report(&options, &[]), (report, Some(0)));
 }
 
+/// The first thread of the check is the last of its threads to end.
+#[test]
+fn a_recovery_in_a_second_thread_may_be_killed() {
+    let Some(program) = Program::pair("-DTHREAD") else {
+        return;
+    };
+    if cases().is_none() {
+        return;
+    }
+    let (report, status) = program.report(&["--recoverer", "--points", "20"], &[]);
+    assert_eq!(status, Some(0), "{report:#}");
+    assert!(number(&report["recoverer"]["killed"]) > 5);
+}
+
 #[test]
 fn a_recovery_that_may_not_be_killed_is_found_at_its_line() {
     let Some(program) = Program::pair("-DHASTY") else {

@@ -258,13 +258,16 @@ impl Session {
         Ok(())
     }
 
-    /// Kills the process of the task in focus, and waits for its end. The first process's exit, if it is that one.
+    /// Kills the process of the task in focus, and waits for its end; if it is another one than the program's first process,
+    /// for the end of that task. The first process's exit, if it has ended.
     pub(super) fn kill(&mut self, process: i32) -> Result<Option<Exit>, Error> {
         // SAFETY: sends a signal to a process that this one traces.
         unsafe { libc::kill(process, libc::SIGKILL) };
         self.give_time();
         loop {
             match self.next()? {
+                // Of the threads of a process, the kernel reports the first one last.
+                Event::Gone if process == self.first => {}
                 Event::Gone => return Ok(None),
                 Event::Ended(exit) => return Ok(Some(exit)),
                 Event::Mark(task, _) => self.resume(task, 0)?,
