@@ -8,7 +8,7 @@ use core::mem::forget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use latchwork::mutex::throughput::{Entry, Event};
-use latchwork::mutex::{Mutex, Throughput, Unfinished};
+use latchwork::mutex::{Mutex, Robust, Throughput, Unfinished};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial, Watchdog};
@@ -258,6 +258,25 @@ fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
         assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
         assert!(attempt(&mutex), "reserved for ever");
     }
+}
+
+/// A stopped top waiter has a robust lock reserved for it. It keeps out no task that waits, also if all waits are shorter than
+/// a nap.
+#[test]
+fn a_robust_lock_reserved_for_a_stopped_top_waiter_is_taken_by_waits_shorter_than_a_nap() {
+    let trial = Trial::begin("robust_reserved_for_a_stopped_top_waiter");
+    let lock = Robust::<Throughput<Shared>>::new().hand_off_after(AT_ONCE);
+    let mutex: Mapped<Mutex<u64, Robust<Throughput<Shared>>>> =
+        Mapped::new(Mutex::from_raw(lock, 0));
+    let held = mutex.pin().lock().unwrap();
+    let mut waiter = Child::fork(|| drop(mutex.pin().lock().unwrap()));
+    trial.wait_until(|| waiter.is_in_futex());
+    waiter.signal(libc::SIGSTOP);
+    trial.wait_until(|| waiter.is_stopped());
+    drop(held);
+    let short = || mutex.pin().lock_for(Duration::from_millis(2));
+    assert!(short().is_ok());
+    assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
 }
 
 /// The dead top waiter's ID belongs to the caller by now.

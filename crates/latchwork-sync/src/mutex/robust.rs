@@ -82,8 +82,9 @@
 //! thread that calls exec and is not the first: the kernel gives it the first thread's ID before it walks the list, and
 //! then its locks name another task (Linux 6.18). They stay locked: such a thread must not call exec with a lock held.
 //! In the child of a fork no lock is held: an inherited guard belongs to the parent, and dropping it in the child
-//! aborts. A signal handler that takes another robust lock saves and restores the announcement (but its lock may not be
-//! the first robust lock of its thread, since the first one allocates). There is only one announcement: if the task is
+//! aborts. If a signal handler forks in the middle of a lock call or an unlock, the child must not return into it: it has
+//! no record of a task any more, and may acquire or release the lock in the name of its parent. A signal handler that
+//! takes another robust lock saves and restores the announcement. There is only one: if the task is
 //! killed while the handler takes or releases its lock, and the interrupted code was between taking and linking (or
 //! unlinking and releasing) another lock, that other lock stays locked. TIDs are compared in the dying task's PID
 //! namespace: never share a robust lock across namespaces (a region refuses that: at attach, or, if it is for any namespace,

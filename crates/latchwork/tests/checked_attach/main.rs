@@ -9,6 +9,7 @@ use mutations::{ADDRESS, Image, attach_and_use};
 mod deaths;
 mod forged;
 mod mutations;
+mod reserved;
 mod scene;
 mod undo;
 

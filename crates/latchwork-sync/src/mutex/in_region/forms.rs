@@ -21,6 +21,9 @@ pub unsafe trait RegionOps: Sized + Unpin + Send + Sync + 'static {
     #[cfg(not(loom))]
     const GATE: Self::Gate;
 
+    /// The word of a lock that is free, and reserved for waiters; 0 if there is none.
+    const RESERVED: u64 = 0;
+
     /// Takes the lock of these words.
     fn take(
         word: &AtomicU64,

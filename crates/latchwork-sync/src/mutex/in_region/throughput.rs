@@ -111,6 +111,8 @@ unsafe impl RegionOps for Throughput<Shared> {
     #[cfg(not(loom))]
     const GATE: Gate = Gate::new();
 
+    const RESERVED: u64 = WAITERS | REQUEST;
+
     #[inline]
     fn take(
         word: &AtomicU64,

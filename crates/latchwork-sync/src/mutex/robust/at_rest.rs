@@ -1,7 +1,7 @@
 //! Robust locks in memory that no task uses: see `mutex/at_rest.rs`.
 
 use super::ops::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
-use super::{OWNER_DIED, Robust, RobustProtocol};
+use super::{OWNER_DIED, Robust, RobustProtocol, WAITERS};
 use crate::atomic::Ordering::Relaxed;
 use crate::mutex::at_rest::AtRest;
 
@@ -15,7 +15,10 @@ impl<P: RobustProtocol + Default> AtRest for Robust<P> {
         if ![CONSISTENT, INCONSISTENT, NOT_RECOVERABLE].contains(&state) {
             return Err("a robust lock is in a state that there is not");
         }
-        let is_torn = state != CONSISTENT || self.node.word.load(Relaxed) != 0;
+        let word = self.node.word.load(Relaxed);
+        // A waiter for which a lock is reserved has not had it.
+        let is_free = word == 0 || P::RESERVES && word == WAITERS;
+        let is_torn = state != CONSISTENT || !is_free;
         let (mut fresh, setting) = (Self::new(), self.node.setting);
         // The fresh lock is dropped with the words of this one.
         self.node.word.store(0, Relaxed);

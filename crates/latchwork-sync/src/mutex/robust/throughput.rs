@@ -12,16 +12,16 @@
 //!
 //! New in the word: `OWNER_DIED` (+ `WAITERS`) without a TID may be taken by every task, newcomers included.
 //! `OWNER_DIED` beside a TID says that the lock was taken from a dead owner; it stays until the unlock. `WAITERS` alone
-//! is *reserved*, as in the protocol, but a `try_lock` takes it: the top waiter may be dead. (So the bounds of the
-//! protocol do not count the critical sections of `try_lock`.)
+//! is *reserved*, as in the protocol, but a `try_lock` takes it, and a waiter that gives up at the gate: the top waiter may
+//! be dead, or stopped. (So the bounds of the protocol do not count their critical sections.)
 //!
 //! *A kill between any two lines.* For the word, as the parent says: each release, for one sleeper or for all, and its
 //! wake-up happen while the lock is announced. (An unlock that wakes all is one system call.) For the gate:
 //! - *The top waiter is killed*, asleep, woken, polling, or about to leave the gate. Its TID stays in the gate. A task
 //!   that sleeps there wakes up after 50 ms, and takes the gate away. A newcomer meanwhile steals; or, before it sleeps
 //!   on the gate, it checks whether there is a task with that TID (a killed one exists until it is reaped), and if not
-//!   takes the gate away at once. A word that was reserved for the dead task waits for either of them, or for a
-//!   `try_lock`.
+//!   takes the gate away at once. A word that was reserved for the dead task waits for either of them, for a `try_lock`,
+//!   or for the end of the first timed wait.
 //! - *A task that was woken at the gate is killed*: the gate then has no TID. The next newcomer enters it, or the first
 //!   task whose sleep ends.
 //! - *The owner dies.* The kernel wakes one task that sleeps on the word: the top waiter. A top waiter that polls reads

@@ -106,8 +106,9 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             .gate
             .enter::<S>(me, ends_turn, wait_mode, is_dead, before_sleep);
         if let Err(unfinished) = at_gate {
-            // The word may be reserved for a top waiter that is dead: if all waits are short, no nap ends.
-            return self.try_lock(me).then_some(Entry::Stolen).ok_or(unfinished);
+            // The word may be reserved for a top waiter that is dead, or stopped: if all waits are short, no nap ends.
+            let taken = self.try_lock(me) || ROBUST && self.take_free(me);
+            return taken.then_some(Entry::Stolen).ok_or(unfinished);
         }
         let entered = self.wait_as_top_waiter(me, false, wait_mode, &polls, sleeps);
         if unless_fault!(ThroughputKeepsGate, true, false) {

@@ -146,6 +146,13 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         word & TID_MASK == 0 && !is_reserved() && take(self.word, me, word)
     }
 
+    /// Takes the lock if no task has it, also if it is reserved.
+    pub(super) fn take_free(&self, me: u32) -> bool {
+        // Relaxed: the compare-and-swap checks the value again.
+        let word = self.word.load(Ordering::Relaxed);
+        word & TID_MASK == 0 && take(self.word, me, word)
+    }
+
     /// Whether a newcomer may take a word. A reserved word is free if there is no top waiter to take it.
     pub(super) fn is_free_to_newcomers(&self, word: u32) -> bool {
         word & TID_MASK == 0 && (!is_reserved(word) || self.gate.is_free())
