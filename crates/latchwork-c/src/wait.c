@@ -267,13 +267,17 @@ static int take_and_leave(uint64_t *state, int gives_up)
 
 static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared, int interruptible)
 {
-	int error = LATCHWORK_NOT_IN_REGION;
-	while (shared && (error = latchwork_nap(kernel->word, 0, kernel->deadline, interruptible)) == LATCHWORK_AGAIN)
+	int error;
+	if (!shared)
+		return call(kernel);
+	do {
+		error = latchwork_nap(kernel->word, 0, kernel->deadline, interruptible);
+		if (error == LATCHWORK_NOT_IN_REGION)
+			return call(kernel);
+		/* However the nap ended: it may never last until its limit. */
 		pthread_testcancel();
-	/* A request for cancellation comes as a signal. */
-	if (error == EINTR)
-		pthread_testcancel();
-	return error == LATCHWORK_NOT_IN_REGION ? call(kernel) : error;
+	} while (error == LATCHWORK_AGAIN);
+	return error;
 }
 
 int lw__take(void *object, unsigned shared, unsigned how, int clock, const struct timespec *time)

@@ -10,7 +10,7 @@ use support::{How, by, compile, finish, has, repository, scratch};
 
 const GCC: How = by("gcc", &["-std=c11"]);
 /// The script's exit status where namespaces cannot be made.
-const skipped: i32 = 77;
+const SKIPPED: i32 = 77;
 
 /// What the script says and returns with this program; `None` if it cannot be run here.
 fn containers(test: &str, program: &Path) -> Option<(String, Output)> {

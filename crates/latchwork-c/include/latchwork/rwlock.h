@@ -182,6 +182,8 @@ LW_INLINE LW_UNCHECKED int lw_robust_rwlock_init_hand_off(lw_robust_rwlock_t *lo
 	const lw_robust_rwlock_t fresh = LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(microseconds);
 	if (lock == NULL)
 		return EINVAL;
+	if (LW__NAMES_THREADS(lock))
+		return EXDEV;
 	*lock = fresh;
 	return 0;
 }

@@ -386,6 +386,7 @@ static void locks_of_one_namespace(void)
 		CHECK_IS(lw_robust_pi_mutex_init((lw_robust_pi_mutex_t *)place), expected);
 		CHECK_IS(lw_robust_pp_mutex_init((lw_robust_pp_mutex_t *)place, 1), expected);
 		CHECK_IS(lw_robust_rwlock_init((lw_robust_rwlock_t *)place), expected);
+		CHECK_IS(lw_robust_rwlock_init_hand_off((lw_robust_rwlock_t *)place, 100), expected);
 		CHECK_IS(lw_shared_tp_mutex_init((lw_shared_tp_mutex_t *)place), expected);
 		CHECK_IS(lw_shared_tp_mutex_init_hand_off((lw_shared_tp_mutex_t *)place, 100), expected);
 		CHECK_IS(lw_shared_pi_mutex_init((lw_shared_pi_mutex_t *)place), expected);

@@ -7,6 +7,8 @@
 
 #include "check.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -250,6 +252,7 @@ struct there {
 	lw_region_t *region;
 	lw_shared_sem_t *semaphore;
 	lw_shared_completion_t *completion;
+	volatile int has_ended;
 };
 
 static void *sleep_in_region(void *argument)
@@ -268,6 +271,20 @@ static void *sleep_until_cancelled(void *argument)
 	CHECK_IS(lw_region_join(there->region, "is cancelled"), 0);
 	slept = 1;
 	lw_sem_wait_interruptible(there->semaphore);
+	return NULL;
+}
+
+static void note_end(void *there) { ((struct there *)there)->has_ended = 1; }
+
+/* In a region its sleeps have a limit; here each one is ended before, so that the limit is never reached. */
+static void *wait_until_cancelled(void *argument)
+{
+	struct there *there = (struct there *)argument;
+	CHECK_IS(lw_region_join(there->region, "is cancelled"), 0);
+	pthread_cleanup_push(note_end, argument);
+	slept = 2;
+	lw_sem_wait(there->semaphore);
+	pthread_cleanup_pop(0);
 	return NULL;
 }
 
@@ -294,6 +311,18 @@ static void waits_in_region(void)
 		sleep_ms(1);
 	sleep_ms(20);
 	CHECK_IS(pthread_cancel(sleeper), 0);
+	CHECK_IS(pthread_join(sleeper, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	there.has_ended = 0;
+	sleeper = start(wait_until_cancelled, &there);
+	while (slept != 2)
+		sleep_ms(1);
+	sleep_ms(20);
+	CHECK_IS(pthread_cancel(sleeper), 0);
+	while (!there.has_ended) {
+		syscall(SYS_futex, lw__tokens(&there.semaphore->lw_state), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+		sleep_ms(10);
+	}
 	CHECK_IS(pthread_join(sleeper, &result), 0);
 	CHECK(result == PTHREAD_CANCELED);
 	lw_region_free(there.region, there.semaphore);
