@@ -1,14 +1,20 @@
 //! The memory mappings of a process, from `/proc/PID/maps`.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// The most bytes that are read; further lines are ignored.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The maps of a process at one moment, by address.
 #[derive(Debug, Default)]
-pub(crate) struct Maps(Vec<Mapping>);
+pub(crate) struct Maps {
+    maps: Vec<Mapping>,
+    /// Device and inode of each file that is mapped.
+    files: HashSet<(u64, u64)>,
+}
 
 /// Pages that were mapped together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,30 +36,49 @@ pub(crate) struct Mapping {
 impl Maps {
     /// Empty if the process has ended, or cannot be inspected.
     pub(crate) fn of(pid: u32) -> Self {
-        let mut text = Vec::new();
-        let read = File::open(format!("/proc/{pid}/maps"))
-            .and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
-        if read.is_err() {
-            return Self::default();
-        }
-        Self::parse(&String::from_utf8_lossy(&text))
+        let read = |path: &Path| {
+            let mut text = Vec::new();
+            let file = File::open(path).ok()?;
+            file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+            (!text.is_empty()).then(|| Self::parse(&String::from_utf8_lossy(&text)))
+        };
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        // If the first thread has ended, its own file is empty, and those of the others have the process's maps.
+        let of_others = || {
+            let threads = std::fs::read_dir(process.join("task")).ok()?;
+            threads
+                .flatten()
+                .find_map(|thread| read(&thread.path().join("maps")))
+        };
+        read(&process.join("maps"))
+            .or_else(of_others)
+            .unwrap_or_default()
     }
 
     pub(crate) fn parse(text: &str) -> Self {
         let mut maps: Vec<_> = text.lines().filter_map(Mapping::parse).collect();
         maps.sort_by_key(|mapping| mapping.start);
-        Self(maps)
+        let files = maps.iter().map(|mapping| (mapping.device, mapping.inode));
+        let files = files.collect();
+        Self { maps, files }
+    }
+
+    /// Whether the process has mapped this file; `None` if its maps are not known.
+    pub(crate) fn contain(&self, file: (u64, u64)) -> Option<bool> {
+        (!self.maps.is_empty()).then(|| self.files.contains(&file))
     }
 
     /// All of them, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mapping> + Clone {
-        self.0.iter()
+        self.maps.iter()
     }
 
     /// The mapping at an address.
     pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
-        let behind = self.0.partition_point(|mapping| mapping.start <= address);
-        let mapping = self.0.get(behind.checked_sub(1)?)?;
+        let behind = self
+            .maps
+            .partition_point(|mapping| mapping.start <= address);
+        let mapping = self.maps.get(behind.checked_sub(1)?)?;
         (address < mapping.end).then_some(mapping)
     }
 
@@ -70,7 +95,7 @@ impl Maps {
 
     /// The lowest mapping of the same file.
     pub(crate) fn first_of(&self, module: &Mapping) -> Option<&Mapping> {
-        self.0
+        self.maps
             .iter()
             .find(|mapping| (mapping.device, mapping.inode) == (module.device, module.inode))
     }
@@ -138,7 +163,7 @@ garbage
 
     #[test]
     fn lines_that_are_not_maps_lines_are_ignored() {
-        assert_eq!(Maps::parse(TEXT).0.len(), 4);
-        assert!(Maps::parse("-  \n0-0 \u{1f600} x y z").0.is_empty());
+        assert_eq!(Maps::parse(TEXT).maps.len(), 4);
+        assert!(Maps::parse("-  \n0-0 \u{1f600} x y z").maps.is_empty());
     }
 }

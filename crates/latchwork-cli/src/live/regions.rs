@@ -1,7 +1,9 @@
 //! The contents of the regions' tables: tasks, semaphores, queues, events.
 
 use super::gather::Gathering;
-use super::picture::{DEAD, Key, Kind, Location, Lock, Membership, Role, State, Task, Waiter};
+use super::picture::{
+    Absence, DEAD, Key, Kind, Location, Lock, Membership, Role, State, Task, UnseenOwner, Waiter,
+};
 use latchwork::queue::inspect::{QueueReport, QueueReports as _, QueueWait};
 use latchwork::region::inspect::{Contents, TaskReport, TaskState, TaskWait};
 use latchwork::semaphore::inspect::{SemaphoreReport, SemaphoreReports as _};
@@ -99,12 +101,10 @@ impl Gathering {
             return Ok(None);
         };
         let maps = self.maps_of(self.picture.tasks[thread].pid);
-        let mut files = maps.iter().map(|mapping| (mapping.device, mapping.inode));
-        match files.any(|mapped| mapped == file) {
-            true => Ok(Some(thread)),
-            // They cannot be read.
-            false if maps.iter().next().is_none() => Ok(None),
-            false => Err(NotItsTask),
+        match maps.contain(file) {
+            Some(true) => Ok(Some(thread)),
+            None => Ok(None),
+            Some(false) => Err(NotItsTask),
         }
     }
 
@@ -158,15 +158,20 @@ impl Gathering {
         let lock = self.lock_at(tables.key(semaphore.address), || {
             tables.lock(&semaphore.name, semaphore.address, kind, state)
         });
-        let owner = semaphore.owner.and_then(|(slot, generation)| {
+        let named = semaphore.owner.and_then(|(slot, generation)| {
             let task = tables.contents.task(slot, generation)?;
-            tables.tasks.get(&task.slot).copied()
+            (task.state != TaskState::Unswept).then_some(task)
         });
+        let owner = named.and_then(|task| tables.tasks.get(&task.slot).copied());
         let entry = &mut self.picture.locks[lock];
         entry.kind = kind;
         entry.state = state;
         entry.flags.owner_dead =
-            semaphore.owner_died || (semaphore.owner.is_some() && owner.is_none());
+            semaphore.owner_died || (semaphore.owner.is_some() && named.is_none());
+        entry.unseen_owner = named.filter(|_| owner.is_none()).map(|task| UnseenOwner {
+            tid: task.own_thread,
+            absence: Absence::NotVisible,
+        });
         entry.owners = owner.into_iter().collect();
         if let Some(ceiling) = semaphore.ceiling {
             entry.remark = format!("ceiling {ceiling}");

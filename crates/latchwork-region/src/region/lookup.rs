@@ -152,7 +152,7 @@ impl Inner {
     /// since boot.
     pub fn has_tasks_of(&self, process: u32, joined_by: u64) -> bool {
         let Ok(me) = Me::get() else { return true };
-        // Relaxed: the life-word's Acquire has ordered it.
+        // Relaxed: the life-word's Acquire orders the time; the process may still be that of the slot's last task.
         self.used_slots().iter().any(|slot| {
             matches!(slot.life(), Life::Alive(thread) if thread != NO_THREAD)
                 && slot.process.load(Ordering::Relaxed) == process

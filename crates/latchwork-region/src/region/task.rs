@@ -273,16 +273,16 @@ impl Inner {
         if slot.generation.load(Ordering::Relaxed) == 0 {
             slot.generation.store(1, Ordering::Relaxed);
         }
-        // Before the slot lives: a killed task has left its record.
+        // Before the slot lives: a killed task has left its record, and the time of its beginning.
         slot.check.end();
+        let now = crate::sys::clock::since_boot();
+        slot.attached_at.store(now, Ordering::Relaxed);
         slot.occupy(me);
         slot.set_process(crate::sys::thread::process_id());
         let others = self.used_slots().iter();
         for other in others.filter(|other| !ptr::eq(*other, slot)) {
             slot.note_shared_process(other);
         }
-        let now = crate::sys::clock::since_boot();
-        slot.attached_at.store(now, Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.ended.store(0, Ordering::Relaxed);
         let owner = self.owner_of(index as u16);
