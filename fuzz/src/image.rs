@@ -337,9 +337,7 @@ fn inspect(named: &Named) {
     if let Ok(contents) = &report.contents {
         TALLY.count("inspected");
         for queue in contents.queues() {
-            for address in (queue.address..queue.address.saturating_add(512)).step_by(4) {
-                let _ = queue.wait_at(address);
-            }
+            let _ = queue.sleep_words();
         }
         let _ = contents.semaphores();
         for task in &contents.tasks {

@@ -54,12 +54,12 @@ impl Contents {
 
     /// (In a damaged region, in which objects overlap: the last one that begins before the address, or nothing.)
     fn object_at(&self, address: u64) -> Option<RegionPlace<'_>> {
-        let begins_behind = |index: &usize| self.objects[*index].address > address;
-        let behind = self
-            .by_address
-            .partition_point(|index| !begins_behind(index));
-        let object = &self.objects[self.by_address[behind.checked_sub(1)?]];
-        let (name, offset) = (&object.name, address - object.address);
+        let object = |index: &usize| self.objects.get(*index);
+        let begins_before = |index: &usize| object(index).is_some_and(|it| it.address <= address);
+        let behind = self.by_address.partition_point(begins_before);
+        let object = object(self.by_address.get(behind.checked_sub(1)?)?)?;
+        let offset = address.checked_sub(object.address)?;
+        let name = &object.name;
         (offset < object.bytes.max(1)).then_some(RegionPlace::Object { name, offset })
     }
 }
