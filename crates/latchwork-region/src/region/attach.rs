@@ -45,7 +45,7 @@ pub(super) fn attach(
     trusts_any_owner: bool,
     expected: Option<&Expected>,
 ) -> Result<Region, AttachError> {
-    // Neither changes. First, since anybody may keep a file of their own locked for as long as they like.
+    // Before any lock: anybody may keep a file of their own locked for as long as they like. (What is checked does not change.)
     check_owner(&file, trusts_any_owner)?;
     let _attaching = wait_for_others(&file)?;
     // From here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
