@@ -324,9 +324,12 @@ fn tasks_in_a_full_region_die_and_fork_and_nothing_is_lost() {
     assert!(count(Count::Operations) > 0 && count(Count::Checks) > 0);
 }
 
-/// Blocks of most of a span each, until the region has no room for one more.
+/// Most of a span.
+const BLOCK: usize = 60_000;
+
+/// Blocks of this size, until the region has no room for one more.
 fn fill_up(region: &Region) -> std::vec::Vec<NonNull<u8>> {
-    let layout = Layout::from_size_align(60_000, 8).unwrap();
+    let layout = Layout::from_size_align(BLOCK, 8).unwrap();
     let next = || Some(region.allocate(layout).ok()?.cast());
     core::iter::from_fn(next).collect()
 }
@@ -334,10 +337,14 @@ fn fill_up(region: &Region) -> std::vec::Vec<NonNull<u8>> {
 #[test]
 #[allow(unsafe_code)]
 fn a_trim_killed_at_any_instruction_loses_no_room() {
-    let trial = Trial::begin("a_trim_killed_at_any_instruction_loses_no_room");
+    let trial = Trial::begin("a_trim_killed_at_any_instruction_loses_no_room").across_namespaces();
     let world = || {
-        let options = RegionOptions::new().max_bytes(2 << 20).max_tasks(8);
-        let region = options.create_anonymous().unwrap();
+        let region = RegionOptions::new()
+            .max_bytes(2 << 20)
+            .max_tasks(8)
+            .any_pid_namespace(trial.is_across_namespaces())
+            .create_anonymous()
+            .unwrap();
         let blocks = fill_up(&region);
         for block in &blocks {
             // SAFETY: allocated above, and not used.
@@ -345,7 +352,7 @@ fn a_trim_killed_at_any_instruction_loses_no_room() {
         }
         (region, blocks.len())
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "trim",
         world,
@@ -354,11 +361,27 @@ fn a_trim_killed_at_any_instruction_loses_no_room() {
             span.run(|| region.trim().unwrap());
         },
         |_| false,
+        |(region, _), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                region.trim().unwrap();
+            });
+        },
         |(region, room), _| {
             region.sweep().unwrap();
             region.check_heap().unwrap();
-            assert_eq!(fill_up(&region).len(), room);
-            "all room was there"
+            // What the dead task had not yet given back.
+            let released = region.trim().unwrap();
+            region.check_heap().unwrap();
+            let blocks = fill_up(&region);
+            assert_eq!(blocks.len(), room);
+            // A span without memory would end the process here.
+            blocks.iter().for_each(|block| fill(*block, BLOCK, 1));
+            match released {
+                0 => "all room was there, and the trim was done",
+                _ => "all room was there, and memory was left to trim",
+            }
         },
     );
 }

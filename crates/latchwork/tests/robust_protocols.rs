@@ -1,5 +1,5 @@
 //! The robust forms of all protocols: what is the same in each. (`robust_special.rs` has what is not, `robust/`
-//! what the wait-wake form alone is tried for; `kill_robust_protocols.rs` kills at random and at every
+//! what the wait-wake form alone is tried for; `kill_robust_protocols` kills at random and at every
 //! instruction.)
 //!
 //! Ceilings need a privilege: without it, those tests are skipped, and say so.

@@ -5,6 +5,7 @@ mod bound;
 mod endings;
 mod inherited;
 mod mrsp;
+mod mrsp_steps;
 mod repairs;
 mod sleepers;
 mod steps;

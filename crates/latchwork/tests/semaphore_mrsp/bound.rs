@@ -57,11 +57,15 @@ pub(crate) fn thread_id() -> u32 {
 
 /// The real-time priority of a thread, 0 if it has none.
 pub(crate) fn real_time_of(thread: u32) -> i32 {
+    try_real_time_of(thread).expect("a thread")
+}
+
+/// The same, or `None` if there is no such thread.
+pub(crate) fn try_real_time_of(thread: u32) -> Option<i32> {
     let mut priority = 0_i32;
     // SAFETY: the kernel writes one int.
     let done = unsafe { libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) };
-    assert_eq!(done, 0);
-    priority
+    (done == 0).then_some(priority)
 }
 
 /// Gives the calling thread a real-time priority, or none; whether the system agreed.

@@ -14,7 +14,9 @@ use latchwork::sharing::Shared;
 use latchwork_testkit::step::{self, Point, Span};
 use latchwork_testkit::{Child, Exit, Storm, Trial, Worker, die, fastrand};
 
+#[path = "../robust_kinds/mod.rs"]
 mod robust_kinds;
+mod throughput_hand_off;
 use latchwork_testkit::priority::{OTHER, now};
 use robust_kinds::Kind;
 
