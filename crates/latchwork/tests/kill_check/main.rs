@@ -11,6 +11,8 @@ use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::sharing::Shared;
 use latchwork_testkit::{Child, Storm, Trial, Worker, step};
 
+mod objects;
+
 type Kind = Checked<WaitWake<Shared>>;
 type Lock = Mutex<u64, Robust<Kind>>;
 
