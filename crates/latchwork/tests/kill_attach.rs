@@ -170,6 +170,42 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
     );
 }
 
+/// Its file has no name, and ends with the process; its address is free for the next one.
+#[test]
+fn a_killed_creator_of_an_anonymous_region_leaves_nothing_at_any_instruction() {
+    let trial =
+        Trial::begin("a_killed_creator_of_an_anonymous_region_leaves_nothing_at_any_instruction");
+    let (label, _) = Leftover::region("anonymous");
+    let create = || options().label(&label).create_anonymous().unwrap();
+    // Files of this name, and memory files of this process.
+    let files = || {
+        let all = std::fs::read_dir("/dev/shm").unwrap().flatten();
+        let named = all.filter(|file| file.file_name().to_string_lossy().contains(&label));
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let links = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+        let anonymous = links.filter(|link| link.to_string_lossy().contains(&label));
+        named.count() + anonymous.count()
+    };
+    step::each_instruction_and_recovery(
+        &trial,
+        "make an anonymous region",
+        || (),
+        |(), span| drop(span.run(create)),
+        |()| false,
+        |(), span| drop(span.run(create)),
+        |(), point| {
+            assert_eq!(files(), 0, "killed at {point:?}");
+            let region = create();
+            use_region(&region);
+            region.check_heap().unwrap();
+            check_table(&region, 15);
+            leave(region);
+            assert_eq!(files(), 0, "killed at {point:?}: it was not given back");
+            "nothing was left"
+        },
+    );
+}
+
 #[test]
 fn attaching_and_leaving_are_recoverable_at_every_instruction() {
     let trial = Trial::begin("attaching_and_leaving_are_recoverable_at_every_instruction");
