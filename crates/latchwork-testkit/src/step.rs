@@ -14,6 +14,7 @@ mod at_end;
 mod outcome;
 mod point;
 mod rounds;
+mod seized;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
@@ -25,6 +26,7 @@ use latchwork_step::{Pinned, Place, Recording, Resume, Task};
 pub use outcome::{Covered, Outcome, done, reported};
 pub use point::{Point, Span};
 use rounds::{BUDGET, Parts, Rounds, VICTIMS, VISITS};
+pub use seized::each_instruction_to_the_end;
 use tracee::{Seen, Stop, Tracee, wait};
 
 /// Kills an operation at its instructions, one in each round.

@@ -1,7 +1,8 @@
-//! Tasks that start and join coprocs, and are killed at any instruction.
+//! Tasks that start and join coprocs, and coprocs that end, killed at any instruction.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use latchwork::coproc::{Attributes, Coproc, Coprocs, Options, Outcome, SpawnError};
 use latchwork::region::inspect::inspect_path;
 use latchwork::region::{Region, RegionOptions};
@@ -135,4 +136,81 @@ fn a_snapshot_is_recoverable_at_every_instruction() {
         &Options::new(),
         start_snapshot,
     );
+}
+
+/// Ends, with its result, as soon as it is traced.
+fn end(region: &Region, value: i32) -> i32 {
+    let go = region.find::<AtomicU32>("go").unwrap();
+    while go.load(SeqCst) == 0 {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    // SAFETY: a signal to the own thread, at which the tracer takes over.
+    unsafe { libc::raise(libc::SIGSTOP) };
+    2 * value
+}
+
+/// A coproc that is killed on its way from its function's end to its own, while its creator joins it: the join says that it
+/// was killed, or has the result; then nothing of it is left, and another coproc can be started.
+fn ends(trial: &Trial, operation: &str, options: &Options) {
+    let (name, file) = Leftover::region("coproc-end");
+    let region = RegionOptions::new().max_bytes(8 << 20).max_tasks(64);
+    let region = region.create_named(&name).unwrap();
+    region.join("test").unwrap();
+    let go = region.object("go", || AtomicU32::new(0)).unwrap();
+    let coprocs = runtime(&region, options);
+    let filled = Deadline::after(Duration::from_secs(60));
+    let fill = || coprocs.fill(filled).unwrap();
+    fill();
+    join(start(&coprocs));
+    let state = || {
+        fill();
+        region.sweep().unwrap();
+        let stats = region.heap_stats();
+        let report = inspect_path(file.path()).unwrap();
+        let tasks = report.contents.unwrap().tasks.len();
+        (stats.private_blocks, stats.shared_blocks, tasks)
+    };
+    let at_first = state();
+    step::each_instruction_to_the_end(
+        trial,
+        operation,
+        || {
+            go.store(0, SeqCst);
+            let coproc = coprocs.spawn_value(end, 21, &Attributes::new()).unwrap();
+            let process = coproc.pid();
+            let joiner = std::thread::spawn(move || coproc.join().unwrap().outcome);
+            (joiner, process)
+        },
+        |_| go.store(1, SeqCst),
+        |joiner, point| {
+            let outcome = joiner.join().unwrap();
+            let is_killed = matches!(
+                outcome,
+                Outcome::Signalled {
+                    signal: libc::SIGKILL,
+                    ..
+                }
+            );
+            let is_right = outcome == Outcome::Returned(42);
+            assert!(
+                is_right || is_killed && point != step::Point::Finished,
+                "killed at {point:?}: {outcome:?}"
+            );
+            trial.wait_until(|| state() == at_first);
+            region.check_heap().unwrap();
+            join(start(&coprocs));
+            match is_killed {
+                true => "the join said that it was killed",
+                false => "the join had the result",
+            }
+        },
+    );
+}
+
+#[test]
+fn a_coproc_is_joined_whatever_instruction_is_its_last() {
+    let trial = Trial::begin("a_coproc_is_joined_whatever_instruction_is_its_last");
+    ends(&trial, "end of a coproc", &Options::new());
+    let pool = Options::new().pool(2);
+    ends(&trial, "end of a coproc from the pool", &pool);
 }

@@ -227,7 +227,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
 }
 
 /// At most so many of the places: see [`spread`].
-fn sample(places: &[Place], most: u64, rng: &mut fastrand::Rng) -> Vec<Place> {
+pub(super) fn sample(places: &[Place], most: u64, rng: &mut fastrand::Rng) -> Vec<Place> {
     spread(places, most.min(places.len() as u64), rng)
 }
 

@@ -261,7 +261,7 @@ fn look(pid: i32, flags: i32) -> Option<Seen> {
 }
 
 /// Waits until a child has come to one of the states of `flags`.
-fn wait_for(pid: i32, flags: i32) -> Result<Seen, Error> {
+pub(super) fn wait_for(pid: i32, flags: i32) -> Result<Seen, Error> {
     // SAFETY: zero is a valid siginfo_t, and waitid fills it in.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     // SAFETY: waits for a child of this process, and writes a local variable.
