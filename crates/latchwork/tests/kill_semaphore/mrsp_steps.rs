@@ -343,8 +343,8 @@ fn an_mrsp_semaphore_is_handed_over_or_not_at_every_instruction() {
     );
 }
 
-/// Two waiters spin on one processor, at one level, so that only one of them runs. If that is not the heir, it gets the heir
-/// to run, whose priority the dead task did not raise.
+/// Two waiters spin on one processor, at one level, so that only one of them runs. If that is not the heir, whose priority the
+/// dead task may not have raised, it lets the heir run.
 #[test]
 fn one_of_two_spinning_waiters_gets_an_mrsp_semaphore_at_every_instruction() {
     const NAME: &str = "one_of_two_spinning_waiters_gets_an_mrsp_semaphore_at_every_instruction";
