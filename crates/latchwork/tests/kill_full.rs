@@ -237,8 +237,10 @@ fn fill(start: NonNull<u8>, bytes: usize, mark: u8) {
     unsafe { start.write_bytes(mark, bytes) };
 }
 
-/// Takes memory from the system and gives it back, again and again.
+/// Takes memory from the system and gives it back, again and again. If the system, or the group of processes to which this
+/// one belongs, has too little, it is the process that the kernel kills.
 fn press(seed: u64) {
+    std::fs::write("/proc/self/oom_score_adj", "1000").unwrap();
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
         let mut memory = vec![0u8; random.usize(1 << 20..64 << 20)];
@@ -281,7 +283,8 @@ fn tasks_in_a_full_region_die_and_fork_and_nothing_is_lost() {
         Child::fork(|| field.work(worker, seed, &stop))
     };
     let mut workers: std::vec::Vec<_> = (0..WORKERS).map(&mut start).collect();
-    let mut presser = Child::fork(|| press(1));
+    let press = |seed| Child::fork(move || press(seed));
+    let (mut presser, mut presses) = (press(1), 1);
     let mut random = trial.seed().rng(1);
     let (end, mut kills, mut stops) = (Instant::now() + trial.stress_time(), 0, 0);
     while Instant::now() < end || kills == 0 {
@@ -296,6 +299,11 @@ fn tasks_in_a_full_region_die_and_fork_and_nothing_is_lost() {
             assert_eq!(workers[which].kill(), Exit::Signal(libc::SIGKILL));
             workers[which] = start(which);
             kills += 1;
+        }
+        if let Some(exit) = presser.try_wait() {
+            assert_eq!(exit, Exit::Signal(libc::SIGKILL));
+            presses += 1;
+            presser = press(presses);
         }
         trial.progress();
     }
@@ -313,13 +321,15 @@ fn tasks_in_a_full_region_die_and_fork_and_nothing_is_lost() {
     field.append(&mut random);
     let count = |what: Count| counts[what as usize].load(SeqCst);
     println!(
-        "{}: {} operations, {} refused; {kills} kills, {stops} stops, {} forks; {} deaths reported, {} checks",
+        "{}: {} operations, {} refused; {kills} kills, {stops} stops, {} forks; {} deaths reported, {} checks; \
+         {} times the kernel ended the process that takes memory",
         trial.name(),
         count(Count::Operations),
         count(Count::Refused),
         count(Count::Forks),
         count(Count::Deaths),
         count(Count::Checks),
+        presses - 1,
     );
     assert!(count(Count::Operations) > 0 && count(Count::Checks) > 0);
 }

@@ -24,6 +24,8 @@ pub struct Control {
     pub stop: AtomicBool,
     /// Whether tasks may have real-time priorities.
     pub priorities: AtomicBool,
+    /// Tasks leave their priorities and processors as the driver made them.
+    pub calm: AtomicBool,
     /// One bit for each place that is used in this round.
     pub focus: AtomicU64,
     pub seats: [Seat; SEATS],
@@ -77,6 +79,7 @@ impl Control {
             halt: AtomicU64::new(1),
             stop: AtomicBool::new(false),
             priorities: AtomicBool::new(priorities),
+            calm: AtomicBool::new(true),
             focus: AtomicU64::new(u64::MAX),
             seats: [const { Seat::new() }; SEATS],
         }

@@ -22,8 +22,11 @@ use std::time::{Duration, Instant};
 
 /// When it is said what everybody does who should be at rest.
 const SUSPICIOUS: Duration = Duration::from_secs(20);
-/// When it is looked at for the summary.
+/// When it is looked at for the summary, and then each time that the wait has become twice as long.
 const SLOW: Duration = Duration::from_millis(400);
+/// When a wait ends what may be its cause: priorities and processors that let a task hardly run. It does so again each time
+/// that so much has passed, since a task may have been about to change its own.
+const CALM: Duration = Duration::from_secs(2);
 
 /// Who takes part.
 #[derive(Clone, Copy)]
@@ -46,6 +49,16 @@ struct Worker {
     coproc: Option<Coproc>,
 }
 
+/// The longest wait of a kind.
+#[derive(Default)]
+pub struct Slowest {
+    pub time: Duration,
+    /// How much of it passed after all tasks had their first priorities and processors again.
+    pub calm: Duration,
+    /// Who was where, in its second half.
+    pub midst: String,
+}
+
 pub struct Driver<'s, 'r> {
     pub trial: &'s Trial,
     crew: Crew,
@@ -61,9 +74,8 @@ pub struct Driver<'s, 'r> {
     /// Where tests may set it.
     pub clock: Option<WallClock>,
     pub halts: u64,
-    /// The longest wait for all, and who was where in the midst of it: a wake-up that a nap stands in for
-    /// shows here.
-    pub slowest: (Duration, String),
+    /// The longest waits: for progress of each task, and for their rest. A wake-up that a nap stands in for shows here.
+    pub slowest: [Slowest; 2],
     /// Coprocs that ended otherwise than they were made to.
     unexpected: Vec<String>,
 }
@@ -179,6 +191,7 @@ impl Driver<'_, '_> {
     fn round(&mut self) -> Result<(), Trouble> {
         self.tally.rounds += 1;
         self.control.focus.store(self.choose_focus(), SeqCst);
+        self.control.calm.store(false, SeqCst);
         let before: Vec<u64> = self.progress();
         self.control.halt.store(0, SeqCst);
         let end = Instant::now() + Duration::from_micros(self.rng.u64(1_000..40_000));
@@ -240,13 +253,7 @@ impl Driver<'_, '_> {
         self.halts += 1;
         let halt = self.halts;
         self.control.halt.store(halt, SeqCst);
-        let priorities = self.control.priorities.load(SeqCst);
-        for seat in 0..self.crew.threads + self.workers.len() {
-            let thread = self.control.seats[seat].thread.load(SeqCst);
-            if thread != 0 {
-                restore(thread, priorities);
-            }
-        }
+        self.calm();
         self.wait("rest", |this| {
             this.feed();
             let seats = 0..this.crew.threads + this.workers.len();
@@ -254,6 +261,18 @@ impl Driver<'_, '_> {
                 .into_iter()
                 .all(|seat| this.control.seats[seat].resting.load(SeqCst) == halt)
         })
+    }
+
+    /// Gives all tasks the priorities and processors that they began with, and has them keep these.
+    fn calm(&self) {
+        self.control.calm.store(true, SeqCst);
+        let priorities = self.control.priorities.load(SeqCst);
+        for seat in 0..self.crew.threads + self.workers.len() {
+            let thread = self.control.seats[seat].thread.load(SeqCst);
+            if thread != 0 {
+                restore(thread, priorities);
+            }
+        }
     }
 
     /// Gives to those who wait for the others what these do not give them any more.
@@ -309,7 +328,9 @@ impl Driver<'_, '_> {
         mut is_so: impl FnMut(&mut Self) -> bool,
     ) -> Result<(), Trouble> {
         let begin = Instant::now();
-        let (mut is_said, mut midst) = (false, None);
+        let is_calm = self.control.calm.load(SeqCst);
+        let (mut calm_since, mut calms_at) = (is_calm.then_some(begin), begin + CALM);
+        let (mut is_said, mut looks_after, mut midst) = (false, SLOW, String::new());
         while !is_so(self) {
             if let Some(seat) = self.ended() {
                 return Err(Trouble::Ended(format!("the task of seat {seat} ended")));
@@ -317,25 +338,34 @@ impl Driver<'_, '_> {
             if !self.unexpected.is_empty() {
                 return Err(Trouble::Ended(self.unexpected.join("; ")));
             }
-            if self
-                .crew
-                .patience
-                .is_some_and(|most| begin.elapsed() > most)
-            {
+            let now = Instant::now();
+            let passed = now - begin;
+            if self.crew.patience.is_some_and(|most| passed > most) {
                 return Err(Trouble::Hang(self.describe(what)));
             }
-            if begin.elapsed() > SLOW && midst.is_none() {
-                midst = Some(self.describe(what));
+            if now > calms_at {
+                self.calm();
+                calms_at = now + CALM;
+                calm_since.get_or_insert(now);
             }
-            if begin.elapsed() > SUSPICIOUS && !is_said {
+            if passed > looks_after {
+                midst = self.describe(what);
+                looks_after *= 2;
+            }
+            if passed > SUSPICIOUS && !is_said {
                 is_said = true;
                 // Not captured by the harness: the watchdog may come next.
                 let _ = std::io::stderr().write_all(self.describe(what).as_bytes());
             }
             thread::sleep(Duration::from_micros(100));
         }
-        if begin.elapsed() > self.slowest.0 {
-            self.slowest = (begin.elapsed(), midst.unwrap_or_default());
+        let slowest = &mut self.slowest[usize::from(is_calm)];
+        if begin.elapsed() > slowest.time {
+            *slowest = Slowest {
+                time: begin.elapsed(),
+                calm: calm_since.map_or(Duration::ZERO, |since| since.elapsed()),
+                midst,
+            };
         }
         self.trial.progress();
         Ok(())

@@ -88,8 +88,14 @@ impl Driver<'_, '_> {
             self.tally.kills(),
             self.tally
         );
-        let (time, midst) = &self.slowest;
-        println!("  longest wait for all: {} ms {midst}", time.as_millis());
+        for (what, slowest) in ["progress of each", "rest"].iter().zip(&self.slowest) {
+            println!(
+                "  longest wait for {what}: {} ms, of which {} after all tasks had their first priorities and processors again",
+                slowest.time.as_millis(),
+                slowest.calm.as_millis()
+            );
+            print!("{}", slowest.midst);
+        }
         for spot in &self.spots {
             println!("  {:32} {}", spot.name, spot.game.witness().summary());
         }

@@ -116,8 +116,9 @@ where
         let control = driver.control;
         let repair = |halves: &Halves| self.witness.repair(control, halves);
         for (waiters, gives) in [(takers, true), (givers, false)] {
-            // Those for whom there is something were told of it already.
-            let Ok(guard) = self.tokens.take(Verb::Wait, &repair) else {
+            // Those for whom there is something were told of it already. The driver does not wait: the owner may be a task
+            // that hardly runs, and there are others to feed.
+            let Ok(guard) = self.tokens.take(Verb::Try, &repair) else {
                 continue;
             };
             if waiters > 0 && !is_possible(&guard, !gives) {

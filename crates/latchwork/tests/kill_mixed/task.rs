@@ -249,6 +249,9 @@ impl<'c> Task<'c> {
     }
 
     fn change_itself(&self, draw: u64) {
+        if self.control.calm.load(SeqCst) {
+            return;
+        }
         let priorities = self.control.priorities.load(SeqCst);
         if draw & 1 == 0 {
             reschedule(0, draw >> 1, priorities);
