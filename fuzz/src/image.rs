@@ -9,7 +9,7 @@ use latchwork::queue::inspect::QueueReports as _;
 use latchwork::queue::spsc::Spsc;
 use latchwork::queue::{Discipline, Queue, Wait};
 use latchwork::region::inspect::inspect_path;
-use latchwork::region::leftovers::remove_unused;
+use latchwork::region::leftovers::{Outcome, remove_unused};
 use latchwork::region::{AttachError, Region, RegionOptions};
 use latchwork::semaphore::inspect::SemaphoreReports as _;
 use latchwork::semaphore::{BinarySemaphore, CountingSemaphore, SimpleBinarySemaphore};
@@ -18,7 +18,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One input: a scene, what becomes of its bytes, and what is done with them.
 #[derive(Arbitrary, Debug)]
@@ -206,7 +206,7 @@ fn living_thread() -> u32 {
     })
 }
 
-static TALLY: Tally<11> = Tally::new([
+static TALLY: Tally<13> = Tally::new([
     "inspected",
     "observed",
     "attached",
@@ -218,6 +218,8 @@ static TALLY: Tally<11> = Tally::new([
     "checked and attached",
     "unsound",
     "in use",
+    "removed",
+    "not removed",
 ]);
 
 /// The named file of the process: each run rewrites it.
@@ -307,6 +309,9 @@ pub fn run(input: &Input) {
             assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) }, 0);
         }
         attach(named, input);
+        if input.uses & COLLECTED != 0 {
+            collect(named, input.in_use);
+        }
     });
     TALLY.end_run();
 }
@@ -363,6 +368,36 @@ fn observe(named: &Named) {
     if let Ok(answer) = observer.find::<[u64; 64]>("answer") {
         std::hint::black_box(answer.iter().fold(0, |sum, word| sum ^ word));
     }
+}
+
+/// The bit of `uses` for a `latchwork gc` at the end.
+const COLLECTED: u8 = 64;
+
+/// What `latchwork gc` does: it removes a region that nobody has, and nothing else.
+fn collect(named: &Named, in_use: bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let outcome = loop {
+        let found = remove_unused(&[named.name.clone()], false).unwrap();
+        let outcome = found.into_iter().next().unwrap().outcome;
+        // The thread that used the region leaves it as it ends, which may be after it was joined.
+        if in_use || outcome != Outcome::InUse || Instant::now() > end {
+            break outcome;
+        }
+        std::thread::yield_now();
+    };
+    let is_there = named.path.exists();
+    match outcome {
+        Outcome::Removed => assert!(!in_use && !is_there),
+        Outcome::InUse => assert!(in_use && is_there),
+        Outcome::Foreign => assert!(is_there),
+        // The last detach removes a region that was made so.
+        Outcome::Missing => assert!(!in_use && !is_there),
+        other => panic!("{other:?}"),
+    }
+    TALLY.count(match outcome {
+        Outcome::Removed => "removed",
+        _ => "not removed",
+    });
 }
 
 /// The bit of `uses` for an attach that validates what the objects hold.
