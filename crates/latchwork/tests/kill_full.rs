@@ -3,7 +3,8 @@
 //! from the system and gives it back. Every refusal is an error; nothing that was committed is lost, and in the end
 //! nothing is left over.
 //!
-//! `LATCHWORK_STRESS_SECONDS` says how long it goes on, 3 by default. `ci/soak.sh` runs it beside other tests.
+//! `LATCHWORK_STRESS_SECONDS` says how long it goes on, 3 by default, and `LATCHWORK_PRESS_MIB` how much memory that process
+//! takes at most, 64 by default. `ci/soak.sh` runs it beside other tests, in a group of processes with less memory than that.
 
 use core::alloc::Layout;
 use core::pin::Pin;
@@ -241,9 +242,10 @@ fn fill(start: NonNull<u8>, bytes: usize, mark: u8) {
 /// one belongs, has too little, it is the process that the kernel kills.
 fn press(seed: u64) {
     std::fs::write("/proc/self/oom_score_adj", "1000").unwrap();
+    let most = std::env::var("LATCHWORK_PRESS_MIB").map_or(64, |most| most.parse().unwrap());
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
-        let mut memory = vec![0u8; random.usize(1 << 20..64 << 20)];
+        let mut memory = vec![0u8; random.usize(1 << 20..most << 20)];
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         std::hint::black_box(&memory);
         std::thread::sleep(Duration::from_millis(random.u64(..20)));
