@@ -204,6 +204,10 @@ fn print_way<S: Debug>(states: &[S], came_from: &[(u32, Step)], at: usize) {
     }
 }
 
+/// States of which the steps are found before any of these is looked up: the processor then waits for several places of
+/// the table at once.
+const BATCH: usize = 64;
+
 /// Visits all states, each remembered by its hash; `None` if there are more than `most`.
 pub fn explore_large<M: Model>(model: &M, most: usize) -> Option<Explored> {
     let begun = Instant::now();
@@ -214,21 +218,27 @@ pub fn explore_large<M: Model>(model: &M, most: usize) -> Option<Explored> {
     }
     let (mut depth, mut count, mut trouble) = (0, 0, None);
     let mut steps = Steps(Vec::new());
+    let mut hashes = Vec::new();
     'levels: while !level.is_empty() {
-        for _ in 0..level.len() {
-            let Some(state) = level.pop_front() else {
-                break;
-            };
-            model.steps(&state, &mut steps);
-            let is_stuck = steps.0.is_empty() && !model.is_end(&state);
-            trouble = model.trouble(&state).or(is_stuck.then_some(STUCK));
-            if let Some(what) = trouble {
-                eprintln!("{what}, {depth} steps away: {state:?}");
-                break 'levels;
+        let mut left = level.len();
+        while left > 0 {
+            let batch = left.min(BATCH);
+            left -= batch;
+            for state in level.drain(..batch) {
+                let before = steps.0.len();
+                model.steps(&state, &mut steps);
+                let is_stuck = steps.0.len() == before && !model.is_end(&state);
+                trouble = model.trouble(&state).or(is_stuck.then_some(STUCK));
+                if let Some(what) = trouble {
+                    eprintln!("{what}, {depth} steps away: {state:?}");
+                    break 'levels;
+                }
             }
             count += steps.0.len();
-            let next = steps.0.drain(..).map(|(_, next)| next);
-            level.extend(next.filter(|next| seen.insert(hash_of(next))));
+            hashes.extend(steps.0.iter().map(|(_, next)| hash_of(next)));
+            seen.touch(&hashes);
+            let next = steps.0.drain(..).zip(hashes.drain(..));
+            level.extend(next.filter_map(|((_, next), hash)| seen.insert(hash).then_some(next)));
             if seen.len > most {
                 return None;
             }
@@ -244,29 +254,76 @@ pub fn explore_large<M: Model>(model: &M, most: usize) -> Option<Explored> {
     })
 }
 
-/// A quick hash of many small fields: a multiplication of 64 by 64 bits for each, of which both halves count.
+/// A quick hash of many small fields: eight of them are put together to 64 bits, and these are multiplied by 64 bits that
+/// depend on all before; both halves of the product count.
 #[derive(Clone, Copy, Default)]
-struct Mix(u64);
+struct Mix {
+    mixed: u64,
+    /// Fields that are not mixed yet, and how many.
+    fields: u64,
+    count: u32,
+}
+
+impl Mix {
+    fn mix(&mut self, value: u64) {
+        // The numbers of which wyhash is made.
+        let [left, right] = [
+            self.mixed ^ 0xa076_1d64_78bd_642f,
+            value ^ 0xe703_7ed1_a0b4_28db,
+        ];
+        let product = u128::from(left) * u128::from(right);
+        self.mixed = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn flush(&mut self) {
+        let Self { fields, count, .. } = core::mem::replace(
+            self,
+            Self {
+                mixed: self.mixed,
+                ..Self::default()
+            },
+        );
+        self.mix(fields);
+        self.mix(count.into());
+    }
+}
 
 impl Hasher for Mix {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.write_u64(u64::from(*byte));
+            self.write_u8(*byte);
         }
     }
 
     fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
+        self.fields = self.fields << 8 | u64::from(value);
+        self.count += 1;
+        if self.count == 8 {
+            self.count = 0;
+            self.mix(self.fields);
+        }
     }
 
     fn write_u64(&mut self, value: u64) {
-        // The numbers of which wyhash is made.
-        let [left, right] = [
-            self.0 ^ 0xa076_1d64_78bd_642f,
-            value ^ 0xe703_7ed1_a0b4_28db,
-        ];
-        let product = u128::from(left) * u128::from(right);
-        self.0 = (product >> 64) as u64 ^ product as u64;
+        match u8::try_from(value) {
+            Ok(small) => self.write_u8(small),
+            Err(_) => {
+                self.flush();
+                self.mix(value);
+            }
+        }
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
     }
 
     fn write_isize(&mut self, value: isize) {
@@ -275,8 +332,9 @@ impl Hasher for Mix {
 
     fn finish(&self) -> u64 {
         let mut last = *self;
-        last.write_u64(0x9e37_79b9_7f4a_7c15);
-        last.0
+        last.flush();
+        last.mix(0x9e37_79b9_7f4a_7c15);
+        last.mixed
     }
 }
 
@@ -301,6 +359,13 @@ impl Hashes {
             places: vec![0; 1 << 16],
             len: 0,
         }
+    }
+
+    /// Brings the places of these hashes near.
+    fn touch(&self, hashes: &[u64]) {
+        let mask = self.places.len() - 1;
+        let places = hashes.iter().map(|hash| self.places[*hash as usize & mask]);
+        core::hint::black_box(places.fold(0, |all, place| all | place));
     }
 
     /// Returns whether the hash was not there.

@@ -458,7 +458,8 @@ fn two_deaths_are_noticed_in_time_beside_a_successor() {
         successors: 1,
         ..SMALL
     };
-    explore::prove("lookout, two deaths and a successor", &small, &small);
+    let large = Lookout { tasks: 4, ..small };
+    explore::prove("lookout, two deaths and a successor", &small, &large);
 }
 
 #[test]

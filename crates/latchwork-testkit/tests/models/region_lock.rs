@@ -329,7 +329,11 @@ const SMALL: RegionLock = RegionLock {
 
 #[test]
 fn each_wait_for_a_region_lock_ends() {
-    let large = RegionLock { kills: 2, ..SMALL };
+    let large = RegionLock {
+        kills: 2,
+        rounds: 2,
+        ..SMALL
+    };
     explore::prove("region lock", &SMALL, &large);
 }
 

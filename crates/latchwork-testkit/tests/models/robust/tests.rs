@@ -13,7 +13,8 @@ const SMALL: Robust = Robust {
     fault: Fault::None,
 };
 const LARGE: Robust = Robust {
-    rounds: 2,
+    tasks: 4,
+    rounds: 1,
     kills: 3,
     ..SMALL
 };
