@@ -10,8 +10,8 @@
 //! has negative twins, which [`expect`] runs.
 //!
 //! *Large bounds.* Then a state is remembered by 64 bits of a hash, in 8 bytes, and the third check is left out. Two of *n*
-//! states have the same hash with a probability of n² / 2⁶⁵, and then one of them is not visited: for 10⁸ states 3 in
-//! 10,000.
+//! states have the same hash with a probability of n² / 2⁶⁵, and then one of them is not visited: for 6 · 10⁸ states
+//! 1 in 100.
 //!
 //! *Why not a library?* `stateright` visits states, too. It checks neither the second nor the third of these conditions (its
 //! properties of the kind *eventually* hold on a cycle), keeps 16 bytes and a predecessor for each state, and brings a web
@@ -263,21 +263,24 @@ const LARGE: &str = "LATCHWORK_MODEL_STATES";
 const REPORT: &str = "LATCHWORK_MODEL_REPORT";
 
 /// Visits all states of a model in which nothing may be wrong, and prints how many they are. With `LATCHWORK_MODEL_STATES`
-/// the model is `large`, of at most so many states.
+/// these are the `large` models, each of at most so many states.
 ///
 /// # Panics
-/// If something is wrong, or the model has more states than that.
-pub fn prove<M: Model>(name: &str, small: &M, large: &M) {
-    let explored = match std::env::var(LARGE) {
-        Err(_) => explore(small),
-        Ok(most) => {
-            let most = most.parse().expect("a number of states");
-            let explored = explore_large(large, most);
-            let explored = explored.unwrap_or_else(|| panic!("{name}: more than {most} states"));
-            report(name, &explored);
-            explored
-        }
+/// If something is wrong, or a model has more states than that.
+pub fn prove<M: Model + Debug>(name: &str, small: &M, large: &[M]) {
+    let Ok(most) = std::env::var(LARGE) else {
+        return say(name, small, &explore(small));
     };
+    let most = most.parse().expect("a number of states");
+    for model in large {
+        let explored = explore_large(model, most);
+        let explored = explored.unwrap_or_else(|| panic!("{model:?}: more than {most} states"));
+        report(name, model, &explored);
+        say(name, model, &explored);
+    }
+}
+
+fn say(name: &str, model: &impl Debug, explored: &Explored) {
     let Explored {
         states,
         steps,
@@ -285,8 +288,8 @@ pub fn prove<M: Model>(name: &str, small: &M, large: &M) {
         time,
         trouble,
     } = explored;
-    println!("{name}: {states} states, {steps} steps, depth {depth}, {time:.1?}");
-    assert_eq!(trouble, None, "{name}");
+    println!("{name}: {states} states, {steps} steps, depth {depth}, {time:.1?}: {model:?}");
+    assert_eq!(*trouble, None, "{name}: {model:?}");
 }
 
 /// Visits the states of a negative twin.
@@ -299,12 +302,13 @@ pub fn expect<M: Model>(name: &str, twin: &M, trouble: &'static str) {
     assert_eq!(explored.trouble, Some(trouble), "{name}");
 }
 
-fn report(name: &str, explored: &Explored) {
+fn report(name: &str, model: &impl Debug, explored: &Explored) {
     let Some(path) = std::env::var_os(REPORT) else {
         return;
     };
     let mut line = serde_json::json!({
         "model": name,
+        "bounds": format!("{model:?}"),
         "states": explored.states,
         "steps": explored.steps,
         "depth": explored.depth,

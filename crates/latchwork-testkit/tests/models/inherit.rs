@@ -126,7 +126,7 @@ enum Fault {
     WalkComparesNothing,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Inherit {
     tasks: usize,
     rounds: u8,

@@ -100,7 +100,7 @@ enum Fault {
     ForgetsAge,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Lookout {
     tasks: usize,
     kills: u8,
@@ -442,13 +442,13 @@ const SMALL: Lookout = Lookout {
 #[test]
 fn each_death_is_noticed_in_time() {
     let large = Lookout { tasks: 4, ..SMALL };
-    explore::prove("lookout", &SMALL, &large);
+    explore::prove("lookout", &SMALL, &[large]);
 }
 
 #[test]
 fn each_death_is_noticed_in_time_beside_a_stopped_task() {
     let small = Lookout { stops: 1, ..SMALL };
-    explore::prove("lookout, a stopped task", &small, &small);
+    explore::prove("lookout, a stopped task", &small, &[small]);
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn two_deaths_are_noticed_in_time_beside_a_successor() {
         ..SMALL
     };
     let large = Lookout { tasks: 4, ..small };
-    explore::prove("lookout, two deaths and a successor", &small, &large);
+    explore::prove("lookout, two deaths and a successor", &small, &[large]);
 }
 
 #[test]

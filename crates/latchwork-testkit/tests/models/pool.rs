@@ -90,7 +90,7 @@ enum Fault {
     StoresAfterPolls,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Pool {
     kills: u8,
     fault: Fault,
@@ -337,7 +337,7 @@ const SMALL: Pool = Pool {
 
 #[test]
 fn a_ready_coproc_gets_work_or_ends() {
-    explore::prove("ready coprocs", &SMALL, &SMALL);
+    explore::prove("ready coprocs", &SMALL, &[SMALL]);
 }
 
 #[test]

@@ -143,7 +143,7 @@ enum Fault {
     SweepLockStays,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct RegionLock {
     rounds: u8,
     kills: u8,
@@ -334,7 +334,7 @@ fn each_wait_for_a_region_lock_ends() {
         rounds: 2,
         ..SMALL
     };
-    explore::prove("region lock", &SMALL, &large);
+    explore::prove("region lock", &SMALL, &[large]);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn each_wait_ends_beside_a_task_that_sleeps_for_something_else() {
         kills: 3,
         ..small
     };
-    explore::prove("region lock, bystander", &small, &large);
+    explore::prove("region lock, bystander", &small, &[large]);
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn each_wait_that_begins_with_a_nap_ends() {
         successors: 1,
         ..small
     };
-    explore::prove("region lock, naps first", &small, &large);
+    explore::prove("region lock, naps first", &small, &[large]);
 }
 
 #[test]

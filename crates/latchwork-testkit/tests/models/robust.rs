@@ -96,7 +96,7 @@ enum Fault {
     NoExcuse,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Robust {
     tasks: usize,
     rounds: u8,

@@ -128,7 +128,7 @@ enum Fault {
     HandshakeReadsLifeLast,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Protocol {
     kills: u8,
     fault: Fault,
@@ -468,7 +468,7 @@ const SMALL: Protocol = Protocol {
 #[test]
 fn records_are_used_while_they_exist_and_freed_once() {
     // Three processes: each may be killed.
-    explore::prove("records of coprocs", &SMALL, &SMALL);
+    explore::prove("records of coprocs", &SMALL, &[SMALL]);
 }
 
 #[test]

@@ -15,14 +15,14 @@ const SMALL: Inherit = Inherit {
 };
 const LARGE: Inherit = Inherit {
     tasks: 4,
-    rounds: 1,
+    rounds: 2,
     kills: 3,
     ..SMALL
 };
 
 #[test]
 fn each_wait_for_a_robust_mutex_with_inheritance_ends() {
-    explore::prove("robust mutex with inheritance", &SMALL, &LARGE);
+    explore::prove("robust mutex with inheritance", &SMALL, &[LARGE]);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn each_wait_ends_although_no_list_names_the_lock() {
         ..model
     };
     let name = "robust mutex with inheritance, unlisted";
-    explore::prove(name, &unlisted(SMALL), &unlisted(LARGE));
+    explore::prove(name, &unlisted(SMALL), &[unlisted(LARGE)]);
 }
 
 #[test]

@@ -12,12 +12,20 @@ const SMALL: Robust = Robust {
     is_old: false,
     fault: Fault::None,
 };
-const LARGE: Robust = Robust {
-    tasks: 4,
-    rounds: 1,
-    kills: 3,
-    ..SMALL
-};
+const LARGE: [Robust; 2] = [
+    Robust {
+        tasks: 4,
+        rounds: 1,
+        kills: 3,
+        ..SMALL
+    },
+    Robust {
+        tasks: 4,
+        rounds: 2,
+        kills: 1,
+        ..SMALL
+    },
+];
 
 #[test]
 fn each_wait_for_a_robust_mutex_ends() {
@@ -30,7 +38,11 @@ fn each_wait_ends_on_kernels_that_pass_on_fewer_wake_ups() {
         is_old: true,
         ..model
     };
-    explore::prove("robust mutex, Linux before 6.2", &old(SMALL), &old(LARGE));
+    explore::prove(
+        "robust mutex, Linux before 6.2",
+        &old(SMALL),
+        &LARGE.map(old),
+    );
 }
 
 #[test]
@@ -39,7 +51,11 @@ fn naps_are_needed_for_two_deaths_only() {
         naps: false,
         ..model
     };
-    explore::prove("robust mutex without naps", &sleeps(SMALL), &sleeps(LARGE));
+    explore::prove(
+        "robust mutex without naps",
+        &sleeps(SMALL),
+        &LARGE.map(sleeps),
+    );
 }
 
 #[test]
