@@ -332,6 +332,7 @@ fn each_wait_for_a_region_lock_ends() {
     let large = RegionLock {
         kills: 2,
         rounds: 2,
+        successors: 2,
         ..SMALL
     };
     explore::prove("region lock", &SMALL, &[large]);

@@ -20,7 +20,7 @@ type Held<'a> = RobustGuard<'a, Halves, Kind>;
 #[derive(Shareable)]
 #[repr(C)]
 struct Marks {
-    /// Deaths that tasks were told of.
+    /// Deaths that were reported.
     told: AtomicU64,
     /// Hand-offs that the second waiter of a round has got.
     handed: AtomicU64,
@@ -91,7 +91,7 @@ impl<'r> Arena<'r> {
         Self::change(self.take());
     }
 
-    /// Nobody has the lock, or waits for it, and it can be taken. Returns how many deaths were told of in this round: at most
+    /// Nobody has the lock, or waits for it, and it can be taken. Returns how many deaths were reported in this round: at most
     /// those that there were.
     fn check(self, point: Point) -> u64 {
         self.section();
@@ -199,7 +199,7 @@ fn a_robust_top_waiter_is_recoverable_at_every_instruction() {
     );
 }
 
-/// A top waiter that has requested the hand-off, and gives up. The other waiter gets the lock, and nobody's death is told of.
+/// A top waiter that has requested the hand-off, and gives up. The other waiter gets the lock, and no death is reported.
 #[test]
 fn a_robust_top_waiter_that_gives_up_is_recoverable_at_every_instruction() {
     let trial =

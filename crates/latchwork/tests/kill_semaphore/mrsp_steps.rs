@@ -79,7 +79,7 @@ impl Scene {
     }
 
     /// Nobody lives that has it or waits for it; the calling task obtains it, and has it twice, the second time without a
-    /// report. Returns whether it was told of a death.
+    /// report. Returns whether a death was reported to it.
     fn check_free(self, point: Point) -> bool {
         let obtain = || {
             let held = self.semaphore.try_obtain();
@@ -276,7 +276,7 @@ fn a_spinning_wait_for_an_mrsp_semaphore_ends_once_at_every_instruction() {
     );
 }
 
-/// What a thread of the test has seen: whether it was told of a death.
+/// What a thread of the test has seen: whether a death was reported to it.
 type Waiter = thread::JoinHandle<bool>;
 
 impl Scene {
@@ -294,19 +294,19 @@ impl Scene {
         })
     }
 
-    /// Both waiters have got it, and no more deaths were told of than there were: that of the task that released to one of
+    /// Both waiters have got it, and no more deaths were reported than there were: that of the task that released to one of
     /// them, and later that of a task that recovered. Returns the outcome.
     fn check_waiters(self, waiters: [Waiter; 2], point: Point) -> &'static str {
         let told = waiters.map(|waiter| waiter.join().unwrap());
         let late = self.check_free(point);
         assert!(
             !late || matches!(point, Point::Twice(..)),
-            "killed at {point:?}: told late"
+            "killed at {point:?}: reported late"
         );
         let told = [told[0], told[1], late].map(u64::from).iter().sum();
         assert!(
             told <= point.kills(),
-            "killed at {point:?}: {told} were told"
+            "killed at {point:?}: {told} were reported"
         );
         step::reported(told)
     }
