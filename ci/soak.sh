@@ -54,18 +54,20 @@ run() {
 
 # A control group for `kill_full`: MiB of memory, and the folder. Without one, why not. (Its tasks need up to half of that.)
 memory=128 group='' no_group=''
-own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
+own=$(sed -n 's/^[0-9]*:\([^:]*,\)\{0,1\}memory\(,[^:]*\)\{0,1\}://p' /proc/self/cgroup)
 if [ -n "$own" ]; then
     mount=$(awk '$3 == "cgroup" && $4 ~ /(^|,)memory(,|$)/ { print $2; exit }' /proc/mounts)
     limit=memory.limit_in_bytes
 else
-    own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+    # Beside the own one: a group with processes has no groups with controllers in it.
+    own=$(dirname "$(sed -n 's/^0:://p' /proc/self/cgroup)")
     mount=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
     limit=memory.max
 fi
 group=$mount$own/latchwork-soak-$$
 if [ -n "$mount" ] && mkdir "$group" 2>"$scratch/group" && echo $((memory << 20)) 2>"$scratch/group" >"$group/$limit"; then
-    trap 'rmdir "$group"' EXIT
+    # Its last processes may be about to end.
+    trap 'rmdir "$group" 2>/dev/null || { sleep 1; rmdir "$group" || :; }' EXIT
 else
     no_group="no control group of its own: $(sed 's/.*: //' "$scratch/group" | tail -n 1)"
     [ ! -d "$group" ] || rmdir "$group"
@@ -134,6 +136,19 @@ LIST
     done
 }
 
+# A process with all its children.
+# shellcheck disable=SC2317,SC2329 # called by the trap
+end_tree() {
+    for child in $(pgrep -P "$1"); do end_tree "$child"; done
+    kill "$1" 2>/dev/null || :
+}
+mixed='' full='' inspector=''
+# shellcheck disable=SC2317,SC2329 # called by the trap
+interrupted() {
+    for job in $mixed $full $inspector; do end_tree "$job"; done
+    exit 130
+}
+trap interrupted INT TERM
 run kill_mixed "$first" all_kinds &
 mixed=$!
 in_group=${group:+limited} run kill_full "$first" &
@@ -160,7 +175,7 @@ wait "$mixed" "$full" "$inspector"
         # shellcheck disable=SC2016 # Markdown
         printf ' `kill_full` had as much memory as it asked for (skipped: %s).\n' "$no_group"
     fi
-    printf '\nWhat each program printed at its end (at most the last three lines):\n\n```text\n'
+    printf '\nWhat each program printed at its end (of the storms at most the last three lines):\n\n```text\n'
     for log in "$scratch"/kill_mixed*.log "$scratch"/kill_full*.log; do
         sed -n 's/^test .*\.\.\. //; /LATCHWORK_SEED=/d; / kills/p; /longest wait for/p; /: waiting for /p; /^  seat /p; / done/p' "$log"
     done

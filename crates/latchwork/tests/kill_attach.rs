@@ -177,7 +177,7 @@ fn a_killed_creator_of_an_anonymous_region_leaves_nothing_at_any_instruction() {
         Trial::begin("a_killed_creator_of_an_anonymous_region_leaves_nothing_at_any_instruction");
     let (label, _) = Leftover::region("anonymous");
     let create = || options().label(&label).create_anonymous().unwrap();
-    // Files of this name, and memory files of this process.
+    // Files of this name; and memory files that this process has open: those of the regions that it made, and gave back.
     let files = || {
         let all = std::fs::read_dir("/dev/shm").unwrap().flatten();
         let named = all.filter(|file| file.file_name().to_string_lossy().contains(&label));

@@ -241,11 +241,17 @@ fn fill(start: NonNull<u8>, bytes: usize, mark: u8) {
 /// Takes memory from the system and gives it back, again and again. If the system, or the group of processes to which this
 /// one belongs, has too little, it is the process that the kernel kills.
 fn press(seed: u64) {
-    std::fs::write("/proc/self/oom_score_adj", "1000").unwrap();
+    // Where that is forbidden it may be another one.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let most = std::env::var("LATCHWORK_PRESS_MIB").map_or(64, |most| most.parse().unwrap());
+    let most = usize::max(most, 2) << 20;
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
-        let mut memory = vec![0u8; random.usize(1 << 20..most << 20)];
+        let (mut memory, bytes) = (std::vec::Vec::new(), random.usize(1 << 20..most));
+        // Refused where the process has a limit.
+        if memory.try_reserve_exact(bytes).is_ok() {
+            memory.resize(bytes, 0_u8);
+        }
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         std::hint::black_box(&memory);
         std::thread::sleep(Duration::from_millis(random.u64(..20)));

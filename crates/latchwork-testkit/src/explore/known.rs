@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A quick hash of many small fields: eight of them are put together to 64 bits, and these are multiplied by 64 bits that
 /// depend on all before; both halves of the product count.
+/// (The fields of a state stand in fixed places: so it does no harm that other sequences of fields are hashed alike.)
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mix {
     mixed: u64,

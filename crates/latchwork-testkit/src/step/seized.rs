@@ -38,8 +38,8 @@ impl From<Error> for Ended {
 }
 
 impl Seized {
-    /// Traces the process, and waits for the SIGSTOP with which it says, after `go`, that its end begins; `None` if that is
-    /// forbidden.
+    /// Traces the process, and waits for the SIGSTOP with which it says, after `go`, that its end begins. `None` if that is
+    /// forbidden: then it is killed at once.
     fn begin(process: u32, go: impl FnOnce()) -> Option<Self> {
         let process = process as i32;
         // SAFETY: changes nothing in this process; the last two arguments are an unused address and the options.
@@ -49,6 +49,8 @@ impl Seized {
         };
         if seized != 0 {
             println!("skipped: ptrace: {}", Error::last_os_error());
+            // SAFETY: it waits for `go`, so that it has not ended, and its ID is its own.
+            unsafe { libc::kill(process, libc::SIGKILL) };
             return None;
         }
         go();
@@ -59,7 +61,7 @@ impl Seized {
 
     /// Kills it, if it has not ended.
     fn kill(self) {
-        // SAFETY: a process that this thread traces, so that its ID is its own until this thread has waited for it.
+        // SAFETY: it is stopped, so that it has not ended, and its ID is its own.
         unsafe { libc::kill(self.0.0, libc::SIGKILL) };
         assert_eq!(wait_for_stop(self.0.0), None, "a stop after a kill");
     }
@@ -90,7 +92,7 @@ impl Stepped for Seized {
 /// called, raises SIGSTOP, and ends then; where it sleeps on its way, others wake it. `check` is called when it has ended.
 ///
 /// # Panics
-/// If it gets another signal.
+/// If it gets another signal, or is killed in no round.
 pub fn each_instruction_to_the_end<W, O: Outcome>(
     trial: &Trial,
     name: &str,
@@ -127,6 +129,10 @@ pub fn each_instruction_to_the_end<W, O: Outcome>(
         let point = round(&mut |seized| run_to(seized, place).is_ok().then_some(place))?;
         covered.killed_at += u64::from(point != Point::Finished);
     }
+    assert!(
+        covered.killed_at > 0,
+        "{name}: each round ended before its point"
+    );
     println!(
         "{}: {name}: killed at {} of {} points ({} instructions)",
         trial.name(),

@@ -25,7 +25,8 @@ const SUSPICIOUS: Duration = Duration::from_secs(20);
 /// When it is looked at for the summary, and then each time that the wait has become twice as long.
 const SLOW: Duration = Duration::from_millis(400);
 /// When a wait ends what may be its cause: priorities and processors that let a task hardly run. It does so again each time
-/// that so much has passed, since a task may have been about to change its own.
+/// that so much has passed, since a task may have been about to change its own. (So a task that starves by its priority is no
+/// fault here; the tests of the protocols show who runs at which priority.)
 const CALM: Duration = Duration::from_secs(2);
 
 /// Who takes part.
@@ -346,6 +347,7 @@ impl Driver<'_, '_> {
             if now > calms_at {
                 self.calm();
                 calms_at = now + CALM;
+                self.tally.calmed += u64::from(calm_since.is_none());
                 calm_since.get_or_insert(now);
             }
             if passed > looks_after {

@@ -37,6 +37,8 @@ pub struct Tally {
     pub priorities: u64,
     pub affinities: u64,
     pub clock_steps: u64,
+    /// Waits in which all tasks got their first priorities and processors again.
+    pub calmed: u64,
 }
 
 impl Tally {
