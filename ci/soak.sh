@@ -69,7 +69,8 @@ if [ -n "$mount" ] && mkdir "$group" 2>"$scratch/group" && echo $((memory << 20)
     # Its last processes may be about to end.
     trap 'rmdir "$group" 2>/dev/null || { sleep 1; rmdir "$group" || :; }' EXIT
 else
-    no_group="no control group of its own: $(sed 's/.*: //' "$scratch/group" | tail -n 1)"
+    reason=$(sed 's/.*: //' "$scratch/group" | tail -n 1)
+    no_group="no control group of its own: ${reason:-its limit cannot be set}"
     [ ! -d "$group" ] || rmdir "$group"
     group=''
 fi

@@ -14,16 +14,7 @@ impl AtEnd {
     /// The calling thread traces the thread from now on; `None` if that is forbidden.
     #[must_use]
     pub fn hold(thread: u32) -> Option<Self> {
-        let thread = thread as i32;
-        // SAFETY: changes nothing in this process; the last two arguments are an unused address and the options.
-        let seized = unsafe {
-            let options = libc::PTRACE_O_TRACEEXIT as usize;
-            libc::ptrace(libc::PTRACE_SEIZE, thread, 0_usize, options)
-        };
-        if seized != 0 {
-            println!("skipped: ptrace: {}", Error::last_os_error());
-        }
-        (seized == 0).then_some(Self(Task(thread)))
+        seize(thread as i32, libc::PTRACE_O_TRACEEXIT).map(Self)
     }
 
     /// Waits until it has stopped.
@@ -45,4 +36,14 @@ impl Drop for AtEnd {
     fn drop(&mut self) {
         let _ = self.0.detach();
     }
+}
+
+/// The calling thread traces the task from now on, which runs on; `None` if that is forbidden.
+pub(super) fn seize(task: i32, options: i32) -> Option<Task> {
+    // SAFETY: changes nothing in this process; the last two arguments are an unused address and the options.
+    let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, task, 0_usize, options as usize) };
+    if seized != 0 {
+        println!("skipped: ptrace: {}", Error::last_os_error());
+    }
+    (seized == 0).then_some(Task(task))
 }

@@ -64,7 +64,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
 
     pub(super) fn run(mut self, recover: Option<&Body<'_, W>>) -> Option<Covered> {
         let _pinned = Pinned::new();
-        let mut recording = Recording::new(self.visits());
+        let mut recording = Recording::new(visits(self.trial));
         let end = self.once(&mut |stop| stop.record(&mut recording), None)?.0;
         let places = recording.places;
         self.covered.instructions = recording.instructions;
@@ -89,11 +89,6 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
         Some(self.covered)
     }
 
-    fn visits(&self) -> u32 {
-        let visits = self.trial.points(VISITS.into());
-        visits.min(2 * u64::from(VISITS)) as u32
-    }
-
     /// Kills tasks as they recover from kills at the places.
     ///
     /// What a task executes as it recovers depends on where the other one was killed. But to step through each recovery would
@@ -113,7 +108,7 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
         let victims = spread(places, kills, rng);
         let walks = (kills / RECOVERERS).isqrt().max(1) as usize;
         for near in victims.chunks(victims.len().div_ceil(walks).max(1)) {
-            let mut recording = Recording::new(self.visits());
+            let mut recording = Recording::new(visits(self.trial));
             // The operation may end before it comes to a place.
             for _ in 0..TRIES {
                 let mut task = Task {
@@ -224,6 +219,12 @@ impl<'a, W, O: Outcome> Rounds<'a, W, O> {
         );
         self.outcomes.report(self.trial, self.name, &self.covered);
     }
+}
+
+/// How many executions of an instruction are points in this trial.
+pub(super) fn visits(trial: &Trial) -> u32 {
+    let visits = trial.points(VISITS.into());
+    visits.min(2 * u64::from(VISITS)) as u32
 }
 
 /// At most so many of the places: see [`spread`].

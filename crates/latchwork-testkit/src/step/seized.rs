@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::Point;
+use super::at_end::seize;
 use super::outcome::{Covered, Outcome, Outcomes};
-use super::rounds::{BUDGET, VISITS, sample};
+use super::rounds::{BUDGET, sample, visits};
 use super::tracee::{Seen, wait_for};
 use crate::Trial;
 use latchwork_step::{Place, Recording, Resume, Stepped, Task, run_to, step_through};
@@ -42,21 +43,15 @@ impl Seized {
     /// forbidden: then it is killed at once.
     fn begin(process: u32, go: impl FnOnce()) -> Option<Self> {
         let process = process as i32;
-        // SAFETY: changes nothing in this process; the last two arguments are an unused address and the options.
-        let seized = unsafe {
-            let options = libc::PTRACE_O_EXITKILL as usize;
-            libc::ptrace(libc::PTRACE_SEIZE, process, 0_usize, options)
-        };
-        if seized != 0 {
-            println!("skipped: ptrace: {}", Error::last_os_error());
+        let Some(task) = seize(process, libc::PTRACE_O_EXITKILL) else {
             // SAFETY: it waits for `go`, so that it has not ended, and its ID is its own.
             unsafe { libc::kill(process, libc::SIGKILL) };
             return None;
-        }
+        };
         go();
         let stopped = wait_for_stop(process);
         assert_eq!(stopped, Some(libc::SIGSTOP), "before its end");
-        Some(Self(Task(process)))
+        Some(Self(task))
     }
 
     /// Kills it, if it has not ended.
@@ -115,8 +110,7 @@ pub fn each_instruction_to_the_end<W, O: Outcome>(
         outcomes.add(check(world, point));
         Some(point)
     };
-    let visits = trial.points(VISITS.into()).min(2 * u64::from(VISITS)) as u32;
-    let mut recording = Recording::new(visits);
+    let mut recording = Recording::new(visits(trial));
     round(&mut |seized| {
         let end = step_through(seized, &mut |address| recording.add(address));
         assert!(end.is_some(), "no end");
