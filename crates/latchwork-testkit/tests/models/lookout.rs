@@ -448,7 +448,8 @@ fn each_death_is_noticed_in_time() {
 #[test]
 fn each_death_is_noticed_in_time_beside_a_stopped_task() {
     let small = Lookout { stops: 1, ..SMALL };
-    explore::prove("lookout, a stopped task", &small, &[small]);
+    let large = Lookout { tasks: 4, ..small };
+    explore::prove("lookout, a stopped task", &small, &[large]);
 }
 
 #[test]

@@ -329,13 +329,18 @@ const SMALL: RegionLock = RegionLock {
 
 #[test]
 fn each_wait_for_a_region_lock_ends() {
-    let large = RegionLock {
-        kills: 2,
+    let successors = RegionLock {
         rounds: 2,
+        kills: 2,
         successors: 2,
         ..SMALL
     };
-    explore::prove("region lock", &SMALL, &[large]);
+    let kills = RegionLock {
+        rounds: 2,
+        kills: 3,
+        ..SMALL
+    };
+    explore::prove("region lock", &SMALL, &[successors, kills]);
 }
 
 #[test]
