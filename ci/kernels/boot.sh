@@ -32,7 +32,7 @@ if [ -d "$system" ]; then
         mount --rbind /dev "$1/dev"
         mount --bind "$2" "$1/initrd"
         status=0
-        chroot "$1" /image "mem=$3" initrd=/initrd seccomp=auto con=null con0=null,fd:1 panic=-1 loglevel=4 || status=$?
+        chroot "$1" /image "mem=$3" initrd=/initrd seccomp=auto con=null con0=null,fd:1 panic=-1 loglevel=4 log_buf_len=4M || status=$?
         exit "$status"
     ' sh "$system" "$joined" "$memory" </dev/null &
 else

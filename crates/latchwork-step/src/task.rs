@@ -93,11 +93,38 @@ impl Task {
     ///
     /// # Errors
     /// If it is not stopped.
-    pub fn set_address(self, address: u64) -> io::Result<()> {
+    fn set_address(self, address: u64) -> io::Result<()> {
         let mut registers = self.registers()?;
         *program_counter(&mut registers) = address;
         forget_call(&mut registers);
         self.exchange_registers(libc::PTRACE_SETREGSET, &mut registers)
+    }
+
+    /// Lets a task that a breakpoint has stopped go on from the instruction that the breakpoint replaced.
+    ///
+    /// # Errors
+    /// If it is not stopped, or by something else.
+    pub(crate) fn leave_breakpoint(self, address: u64) -> io::Result<()> {
+        // x86-64 has executed the breakpoint.
+        let behind = address + u64::from(cfg!(target_arch = "x86_64"));
+        let stopped_at = self.address()?;
+        if stopped_at != behind {
+            return Err(Error::other(format!(
+                "a trap at {stopped_at:#x}, which is not the breakpoint at {address:#x}"
+            )));
+        }
+        self.set_address(address)
+    }
+
+    /// Its registers, in the order of the kernel's `user_regs_struct`.
+    ///
+    /// # Errors
+    /// If it is not stopped.
+    pub fn all_registers(self) -> io::Result<Vec<u64>> {
+        let registers = self.registers()?;
+        let count = size_of_val(&registers) / size_of::<u64>();
+        // SAFETY: the structure consists of numbers of 8 bytes.
+        Ok(unsafe { core::slice::from_raw_parts((&raw const registers).cast(), count) }.to_vec())
     }
 
     /// Where the function returns to, of which its next instruction is the first.

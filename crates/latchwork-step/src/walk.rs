@@ -52,7 +52,7 @@ fn advance<S: Stepped>(stepped: &mut S, vdso: &Vdso, at: u64) -> Result<u64, S::
     let removed = task.set_code(back, original);
     ended?;
     removed?;
-    task.set_address(back)?;
+    task.leave_breakpoint(back)?;
     Ok(back)
 }
 
@@ -133,7 +133,7 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
                 return Err(end);
             }
             task.set_code(address, original)?;
-            task.set_address(address)?;
+            task.leave_breakpoint(address)?;
             visits += 1;
             if visits > visit {
                 break;

@@ -52,7 +52,13 @@ impl Tracee {
                 );
                 None
             }
-            other => panic!("the child stopped before its operation: {other:?}"),
+            other => {
+                let task = Task(tracee.child.pid());
+                panic!(
+                    "the child stopped before its operation: {other:?}, {}",
+                    fault(task)
+                )
+            }
         }
     }
 
@@ -195,7 +201,8 @@ impl Stepped for Stop<'_> {
     }
 }
 
-/// Where a signal has stopped a task, and the mappings of what it executes and of what it has accessed.
+/// Where a signal has stopped a task, the mappings of what it executes and of what it has accessed, its registers, and all
+/// mappings.
 fn fault(task: Task) -> String {
     // SAFETY: zero is a valid siginfo_t, the call fills it in, and each signal has the field's bytes.
     let (code, accessed) = unsafe {
@@ -219,9 +226,10 @@ fn fault(task: Task) -> String {
         maps.lines().find(is_there).unwrap_or("nothing is mapped")
     };
     format!(
-        "code {code}, executes {executed:#x} ({bytes:02x?}; {}), accesses {accessed:#x} ({})",
+        "code {code}, executes {executed:#x} ({bytes:02x?}; {}), accesses {accessed:#x} ({}), registers {:x?}\n{maps}",
         mapping(executed),
-        mapping(accessed)
+        mapping(accessed),
+        task.all_registers().unwrap_or_default()
     )
 }
 
