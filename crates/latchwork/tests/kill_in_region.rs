@@ -8,12 +8,14 @@ use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex, RegionGuard, RegionProtocol};
 use latchwork::region::{Region, RegionOptions, Shareable};
-use latchwork_testkit::bodies::kill::{Arena, Mortal};
+use latchwork_testkit::bodies::kill::{self, Arena, Found, Mortal};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Trial};
 
+mod kill_support;
 mod region_form_support;
+use kill_support::fresh;
 use region_form_support::with_every_form;
 
 type Lock<P> = Mutex<Halves, InRegion<P>>;
@@ -295,42 +297,25 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
 fn giving_up_is_never_half_done<P: Form>() {
     let trial = Trial::begin("giving_up_is_never_half_done").across_namespaces();
     let region = region(&trial);
-    let mut round = 0;
-    step::each_instruction_and_recovery(
+    kill::giving_up_is_never_half_done(
         &trial,
-        "give up",
-        || {
-            round += 1;
-            let lock = region.object(&format!("lock {}", round % 1000), new_lock::<P>);
-            let lock = lock.unwrap();
-            if round <= 1000 {
-                Child::fork(|| forget(lock.lock().unwrap())).succeed();
-            }
-            lock
-        },
-        |lock, span| {
-            span.run(|| match lock.lock() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |_| false,
-        |lock, span| {
-            span.run(|| match lock.lock() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |lock, _| match lock.lock() {
-            Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => {
-                drop(died);
-                step::reported(1)
-            }
-            Err(LockError::NotRecoverable) => "not recoverable",
-            Err(error) => panic!("{error}"),
-        },
+        || fresh(&region, new_lock::<P>),
+        |lock| forget(lock.lock().unwrap()),
+        |lock| give_up(lock),
+        |lock| give_up(lock),
     );
+}
+
+fn give_up<P: Form>(lock: &Mutex<Halves, InRegion<P>>) -> Found {
+    match lock.lock() {
+        Ok(_) => Found::NoDeath,
+        Err(LockError::OwnerDied(died)) => {
+            drop(died);
+            Found::OwnerDied
+        }
+        Err(LockError::NotRecoverable) => Found::NotRecoverable,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// A task that has forgotten a guard, and may not leave.

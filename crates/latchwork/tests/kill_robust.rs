@@ -5,10 +5,13 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::bodies::kill::{Arena, Mortal};
+use latchwork_testkit::bodies::kill::{self, Arena, Found, Mortal};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Exit, Page, Trial, die};
+
+mod kill_support;
+use kill_support::fresh;
 
 type Lock = Mutex<Halves, Robust>;
 
@@ -211,43 +214,25 @@ fn a_lock_left_unrepaired_is_not_recoverable_for_all_waiters() {
 fn becoming_not_recoverable_is_atomic() {
     let trial = Trial::begin("becoming_not_recoverable_is_atomic");
     let region = region();
-    let mut round = 0;
-    step::each_instruction_and_recovery(
+    kill::giving_up_is_never_half_done(
         &trial,
-        "give up",
-        || {
-            round += 1;
-            let lock = region
-                .object(&format!("lock {}", round % 1000), || Mutex::robust(0_u64))
-                .unwrap();
-            if round <= 1000 {
-                Child::fork(|| core::mem::forget(lock.lock().unwrap())).succeed();
-            }
-            lock
-        },
-        |lock, span| {
-            span.run(|| match lock.lock() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |_| false,
-        |lock, span| {
-            span.run(|| match lock.lock() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |lock, _| match lock.lock() {
-            Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => {
-                drop(died);
-                step::reported(1)
-            }
-            Err(LockError::NotRecoverable) => "not recoverable",
-            Err(error) => panic!("{error}"),
-        },
+        || fresh(&region, || Lock::robust([0; 2])),
+        |lock| core::mem::forget(lock.lock().unwrap()),
+        |lock| give_up(*lock),
+        |lock| give_up(*lock),
     );
+}
+
+fn give_up(lock: Pin<&Lock>) -> Found {
+    match lock.lock() {
+        Ok(_) => Found::NoDeath,
+        Err(LockError::OwnerDied(died)) => {
+            drop(died);
+            Found::OwnerDied
+        }
+        Err(LockError::NotRecoverable) => Found::NotRecoverable,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]

@@ -11,13 +11,13 @@ use latchwork::region::{Region, Shareable};
 use latchwork::rwlock::{
     LockError, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard, SeatLock, Uncounted,
 };
-use latchwork_testkit::bodies::kill::{self, Mortal, MortalReaders};
+use latchwork_testkit::bodies::kill::{self, Found, Mortal, MortalReaders};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Trial};
 
 mod kill_support;
-use kill_support::{begin_with, region};
+use kill_support::{begin_with, fresh, region};
 
 const READERS: usize = 3;
 
@@ -345,43 +345,26 @@ fn a_timed_write_is_recoverable_at_every_instruction<K: Kind>(name: &'static str
 /// Whoever takes over from a dead writer gives the lock up, and may be killed while doing so.
 fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
     let (trial, region) = begin_with::<Lock<K>>(name, "kill_rwlock");
-    let mut round = 0;
-    step::each_instruction_and_recovery(
+    kill::giving_up_is_never_half_done(
         &trial,
-        "give up",
-        || {
-            round += 1;
-            let lock = region
-                .object(&format!("lock {}", round % 1000), K::lock)
-                .unwrap();
-            if round <= 1000 {
-                Child::fork(|| forget(lock.write().unwrap())).succeed();
-            }
-            lock
-        },
-        |lock, span| {
-            span.run(|| match lock.read() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |_| false,
-        |lock, span| {
-            span.run(|| match lock.read() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |lock, _| match lock.write() {
-            Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => {
-                drop(died);
-                step::reported(1)
-            }
-            Err(LockError::NotRecoverable) => "not recoverable",
-            Err(error) => panic!("{error}"),
-        },
+        || fresh(&region, K::lock),
+        |lock| forget(lock.write().unwrap()),
+        |lock| found(lock.read()),
+        |lock| found(lock.write()),
     );
+}
+
+/// What a call has found that gives the lock up.
+fn found<G, K: Kind>(got: Result<G, LockError<'_, Halves, READERS, Uncounted, K>>) -> Found {
+    match got {
+        Ok(_) => Found::NoDeath,
+        Err(LockError::OwnerDied(died)) => {
+            drop(died);
+            Found::OwnerDied
+        }
+        Err(LockError::NotRecoverable) => Found::NotRecoverable,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// A test of each, for both kinds.

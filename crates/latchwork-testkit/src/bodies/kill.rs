@@ -2,8 +2,8 @@
 //! that have readers, too.
 
 use super::rwlock::Halves;
-use crate::step::reported;
-use crate::{Mapped, Storm, Trial, Worker, fastrand};
+use crate::step::{self, Point, reported};
+use crate::{Child, Mapped, Storm, Trial, Worker, fastrand};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
 use core::time::Duration;
@@ -259,4 +259,56 @@ fn dawdle(rng: &mut fastrand::Rng) {
         3 | 4 => std::thread::yield_now(),
         turns => (0..turns * 10).for_each(|_| core::hint::spin_loop()),
     }
+}
+
+/// What a task that gives up a dead owner's lock has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No report.
+    NoDeath,
+    /// The report of its owner's death.
+    OwnerDied,
+    /// The lock was given up before.
+    NotRecoverable,
+}
+
+/// Whoever takes over from a dead owner gives the lock up, and may be killed while doing so.
+///
+/// In each round, a process ends after `hold` with a lock that `fresh` has made; only one of these exists at a time. `give_up`
+/// calls the lock, and repairs nothing; so does `look`, at the end.
+///
+/// # Panics
+/// If `look` finds no report, or one of a death after `give_up` has ended.
+pub fn giving_up_is_never_half_done<L>(
+    trial: &Trial,
+    mut fresh: impl FnMut() -> L,
+    hold: impl Fn(&L),
+    give_up: impl Fn(&L) -> Found,
+    look: impl Fn(&L) -> Found,
+) {
+    let in_span = |lock: &L, span: step::Span| {
+        span.run(|| give_up(lock));
+    };
+    let setup = || {
+        let lock = fresh();
+        Child::fork(|| hold(&lock)).succeed();
+        lock
+    };
+    let check = |lock: L, point| match look(&lock) {
+        Found::NoDeath => panic!("unrepaired data was passed on as consistent"),
+        Found::OwnerDied => {
+            assert_ne!(point, Point::Finished, "the lock was not given up");
+            reported(1)
+        }
+        Found::NotRecoverable => "not recoverable",
+    };
+    step::each_instruction_and_recovery(
+        trial,
+        "give up",
+        setup,
+        in_span,
+        |_| false,
+        in_span,
+        check,
+    );
 }

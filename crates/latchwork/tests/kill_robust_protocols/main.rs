@@ -11,12 +11,16 @@ use latchwork::mutex::{
 };
 use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
 use latchwork::sharing::Shared;
+use latchwork_testkit::bodies::kill::{self, Found};
 use latchwork_testkit::step::{self, Point, Span};
 use latchwork_testkit::{Child, Exit, Storm, Trial, Worker, die, fastrand};
 
+#[path = "../kill_support/mod.rs"]
+mod kill_support;
 #[path = "../robust_kinds/mod.rs"]
 mod robust_kinds;
 mod throughput_hand_off;
+use kill_support::fresh;
 use latchwork_testkit::priority::{OTHER, now};
 use robust_kinds::Kind;
 
@@ -429,44 +433,23 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
 
 /// Whoever takes over a dead holder's lock gives it up, and may be killed while doing so.
 fn becoming_not_recoverable_is_atomic<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
-    let mut round = 0;
-    step::each_instruction_and_recovery(
+    kill::giving_up_is_never_half_done(
         trial,
-        "give up",
-        || {
-            round += 1;
-            let lock = arena
-                .region
-                .object(&format!("lock {}", round % 1000), || {
-                    Mutex::from_raw(K::robust(), 0_u64)
-                })
-                .unwrap();
-            if round <= 1000 {
-                Child::fork(|| forget(lock.lock().unwrap())).succeed();
-            }
-            lock
-        },
-        |lock, span| {
-            span.run(|| match lock.lock() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |_| false,
-        |lock, span| {
-            span.run(|| match lock.lock() {
-                Err(LockError::OwnerDied(died)) => drop(died),
-                other => drop(other),
-            });
-        },
-        |lock, _| match lock.lock() {
-            Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => {
-                drop(died);
-                step::reported(1)
-            }
-            Err(LockError::NotRecoverable) => "not recoverable",
-            Err(error) => panic!("{error}"),
-        },
+        || fresh(arena.region, || K::mutex(0_u64)),
+        |lock| forget(lock.lock().unwrap()),
+        |lock| give_up(*lock),
+        |lock| give_up(*lock),
     );
+}
+
+fn give_up<K: Kind + Shareable>(lock: Pin<&Mutex<u64, Robust<K>>>) -> Found {
+    match lock.lock() {
+        Ok(_) => Found::NoDeath,
+        Err(LockError::OwnerDied(died)) => {
+            drop(died);
+            Found::OwnerDied
+        }
+        Err(LockError::NotRecoverable) => Found::NotRecoverable,
+        Err(error) => panic!("{error}"),
+    }
 }

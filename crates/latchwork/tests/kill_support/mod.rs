@@ -1,6 +1,8 @@
 //! The frame of kill tests of small objects in a region.
 #![allow(dead_code, reason = "each program uses its part")]
+#![allow(unsafe_code)]
 
+use core::pin::Pin;
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork_testkit::{Child, Exit, Trial};
 
@@ -23,6 +25,16 @@ pub fn begin_with<T: Shareable>(name: &'static str, label: &str) -> (Trial, Regi
     }
     let region = region_for(&trial, label);
     (trial, region)
+}
+
+/// A new object, in place of the one that the last call made.
+pub fn fresh<T: Shareable>(region: &Region, new: impl FnOnce() -> T) -> Pin<&T> {
+    const NAME: &str = "fresh";
+    if region.find::<T>(NAME).is_ok() {
+        // SAFETY: its tasks were killed.
+        unsafe { region.remove::<T>(NAME).unwrap() };
+    }
+    region.object(NAME, new).unwrap()
 }
 
 fn options(label: &str) -> RegionOptions {
