@@ -26,7 +26,7 @@ use latchwork_testkit::priority::{
     OTHER, fair, fifo, in_thread, may_use_priorities, now, with_priorities,
 };
 use latchwork_testkit::{Mapped, ThreadId, in_dying_thread};
-use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
+use robust_kinds::{Kind, Lock, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 
 /// A robust lock of any library.
@@ -136,58 +136,6 @@ fn all_protocols_and_pthreads_are_held_side_by_side_in_any_order() {
         }
         trial.progress();
     }
-}
-
-/// The kernel finds the second name of the thread on its list, and the first one in the lock.
-#[test]
-fn pi_waiters_and_top_waiters_detect_a_dead_owner_missing_from_the_robust_list() {
-    let trial =
-        Trial::begin("pi_waiters_and_top_waiters_detect_a_dead_owner_missing_from_the_robust_list");
-    fn exec_with<K: Kind>(trial: &Trial) {
-        let lock = Mapped::new(K::mutex(0));
-        let waited = [false, true];
-        for waits in waited {
-            let held = Mapped::new(AtomicU32::new(0));
-            let go = Mapped::new(AtomicU32::new(0));
-            let child = Child::fork(|| {
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        forget(lock.pin().lock());
-                        held.store(1, Ordering::Release);
-                        trial.wait_until(|| go.load(Ordering::Acquire) == 1);
-                        let path = c"/bin/true";
-                        // SAFETY: a path, and a list of arguments that ends with null.
-                        unsafe {
-                            libc::execl(
-                                path.as_ptr(),
-                                path.as_ptr(),
-                                core::ptr::null::<libc::c_char>(),
-                            )
-                        };
-                    });
-                });
-            });
-            trial.wait_until(|| held.load(Ordering::Acquire) == 1);
-            if waits {
-                let id = ThreadId::default();
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        id.set();
-                        expect_owner_died(lock.pin());
-                    });
-                    trial.wait_until(|| id.is_in_futex());
-                    go.store(1, Ordering::Release);
-                });
-                child.succeed();
-            } else {
-                go.store(1, Ordering::Release);
-                child.succeed();
-                expect_owner_died(lock.pin());
-            }
-        }
-    }
-    exec_with::<Inherit<Shared>>(&trial);
-    exec_with::<Throughput<Shared>>(&trial);
 }
 
 /// Real-time tasks go past the gate, so that several ask the kernel for the word at once.

@@ -229,8 +229,9 @@ impl Inner {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
         self.slots().iter().for_each(Slot::end_if_stranded);
+        self.end_vanished();
         if self.slots().iter().any(Slot::is_alive) {
-            return damaged("a task is alive although no process has the region");
+            return damaged("a task is alive although no process uses the region");
         }
         // No task lives. An attacker could have named one that is still to come as the owner of a lock.
         header.sweep_lock.end_ownership();

@@ -56,7 +56,7 @@ impl Inner {
         unsafe { crate::task::set_owner_death_hook(super::sweep::after_owner_death) };
         crate::sleep::set_hooks(&super::park::HOOKS);
         // SAFETY: only a task that has left or died is gone.
-        unsafe { crate::task::set_regions(&super::task::REGIONS) };
+        unsafe { crate::task::set_regions(&super::owners::REGIONS) };
         Arc::new(Self {
             file: ManuallyDrop::new(file),
             mapping: ManuallyDrop::new(mapping),

@@ -63,6 +63,7 @@ mod names;
 mod object;
 mod objects;
 mod observer;
+mod owners;
 mod park;
 mod pinned;
 mod region_id;

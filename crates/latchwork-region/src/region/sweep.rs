@@ -17,13 +17,13 @@
 //! process that is being killed (except threads that are not tasks of the region).
 //!
 //! `/proc` says which processes are being killed. It says nothing about processes of another PID namespace, and may not be
-//! readable. Then a sweep supposes that the whole process is being killed, unless the dead task's thread has ended by
-//! itself. (If only that thread ended, by a bare system call, the sweep waits until [`WAIT_LIMIT`].)
+//! readable, or may hide a process. Then a sweep supposes that the whole process is being killed, unless the dead task's thread
+//! has ended by itself. (If only that thread ended, by a bare system call, the sweep waits until [`WAIT_LIMIT`].)
 //!
 //! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
 //! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`WAIT_LIMIT`] the
-//! sweep goes on, but keeps the private blocks: memory is lost, but no lock. The same holds if other tasks of the process
-//! live on.
+//! sweep goes on, but keeps the private blocks of all tasks that it settles, since any of them may have lent the dead task a
+//! place for a lock: memory is lost, but no lock. The same holds if other tasks of the process live on.
 #![allow(unsafe_code)]
 
 use super::heap::{OnDeath, Owner};
@@ -40,6 +40,9 @@ use crate::sys::{introspect, proc_file, thread};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::time::Duration;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 /// So many tasks a joiner asks about, whatever the size of the table: each costs a system call.
 const ASKED: usize = 4;
@@ -108,6 +111,14 @@ impl Inner {
         self.sweep_vanished(self.used_slots().iter())
     }
 
+    /// Marks the tasks whose death the kernel has not marked, in a region that no process uses.
+    pub(super) fn end_vanished(&self) {
+        let Ok(me) = Me::get() else { return };
+        for slot in self.slots() {
+            slot.mark_if_vanished(|| self.is_here(slot, me));
+        }
+    }
+
     /// Frees the slots whose claimants, threads of this PID namespace, were killed while they joined or left. The threads of
     /// other namespaces cannot do it, not even those that find the table full of such slots.
     fn free_abandoned(&self, me: Me) {
@@ -128,6 +139,24 @@ impl Inner {
         let first = turn.wrapping_mul(ASKED);
         let of_turn = |index| used.get(first.wrapping_add(index) % used.len());
         self.sweep_vanished((0..ASKED.min(used.len())).filter_map(of_turn))
+    }
+
+    /// Whether this task has vanished, for a waiter for its `lock`. Settles that death, unless the lock is the sweep lock: the
+    /// caller takes that over, and a later sweep settles the death.
+    pub fn settle_if_vanished(&self, task: Owner, lock: usize) -> bool {
+        let (Some(slot), Ok(me)) = (self.slots().get(usize::from(task.slot())), Me::get()) else {
+            return false;
+        };
+        if !self.is_alive(task) || !self.is_here(slot, me) || !slot.has_vanished() {
+            return false;
+        }
+        if lock == core::ptr::from_ref(&self.header().sweep_lock).addr() {
+            // The task may have left since it was seen alive, and another one may have the slot. Then it holds no lock.
+            return self.is_alive(task);
+        }
+        // If it fails, the next waiter asks again.
+        let _ = self.sweep_vanished(core::iter::once(slot));
+        !self.is_alive(task)
     }
 
     /// As [`Self::sweep`], also for those of these slots whose task has vanished.
@@ -290,24 +319,28 @@ impl Inner {
             self.is_here(slot, me) && slot.process.load(Ordering::Relaxed) != own
         };
         let mut others = self.living_slots().filter(is_of_other_process).peekable();
-        // The answer is the same for all of them.
-        let Some(can_ask) = others.peek().map(|slot| self.can_ask_about(slot)) else {
+        if others.peek().is_none() {
             return;
-        };
-        let until = Deadline::after(if can_ask { WAIT_LIMIT } else { UNASKED_WAIT });
+        }
+        let shows_own_ids = introspect::shows_own_ids();
+        let (asked, unasked) = (Deadline::after(WAIT_LIMIT), Deadline::after(UNASKED_WAIT));
         for slot in others {
-            if !self.wait_if_being_killed(slot, can_ask, until) {
-                break;
-            }
+            // Relaxed: as above.
+            let process = slot.process.load(Ordering::Relaxed);
+            let can_ask = shows_own_ids && introspect::shows_process(process);
+            let until = if can_ask { asked } else { unasked };
+            self.wait_if_being_killed(slot, can_ask, until);
         }
     }
 
     /// Whether `/proc` tells this process whether the process of a slot's task is being killed. It does not if that is of
     /// another PID namespace, if the numbers in `/proc` are those of another one, or if `/proc` cannot be read (it is not
-    /// mounted, or a filter of system calls forbids to open files).
+    /// mounted, hides the process, or a filter of system calls forbids to open files).
     fn can_ask_about(&self, slot: &Slot) -> bool {
+        // Relaxed: a task's process never changes.
+        let process = slot.process.load(Ordering::Relaxed);
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        is_here && introspect::shows_own_ids()
+        is_here && introspect::shows_own_ids() && introspect::shows_process(process)
     }
 
     /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. A task about
@@ -328,7 +361,12 @@ impl Inner {
             if tid == NO_THREAD {
                 return true;
             }
-            if can_ask && !proc_file::is_ending_in(process, tid) {
+            let goes_on = match can_ask {
+                true => !proc_file::is_ending_in(process, tid),
+                // A task that became another program.
+                false => is_here && no_such_task(tid),
+            };
+            if goes_on {
                 return true;
             }
             if until.has_passed() {

@@ -21,7 +21,7 @@ use super::{AttachError, Inner, wait_record};
 use crate::atomic::{Ordering, fence};
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
-use crate::task::{Attachment, AttachmentParts, Me, NotATask, Regions};
+use crate::task::{Attachment, AttachmentParts, Me, NotATask};
 use crate::time::Deadline;
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
@@ -409,43 +409,6 @@ impl Inner {
         let named = me.locks_in_region(self.base().addr().get()) as usize;
         me.locks_within(&self.addresses()) + named
     }
-}
-
-/// What locks ask whose words name tasks of a region.
-pub(super) static REGIONS: Regions = Regions {
-    join,
-    is_gone,
-    thread_of,
-};
-
-fn join(address: usize) -> Result<(), NotATask> {
-    let inner = Inner::containing(address).ok_or(NotATask::NoRegion)?;
-    inner
-        .attach_thread(Me::get()?, &mut Swept::default())
-        .map(|_| ())
-}
-
-/// # Safety
-/// `context` is that of an attachment of the calling thread.
-unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
-    // SAFETY: an attachment's context is its region, which it keeps mapped.
-    let inner: &Inner = unsafe { context.cast().as_ref() };
-    !Owner::from_raw(identity).is_some_and(|owner| inner.is_alive(owner))
-}
-
-/// A thread of another process is not named: its number means nothing here.
-///
-/// # Safety
-/// As for [`is_gone`].
-unsafe fn thread_of(context: NonNull<()>, identity: u64) -> Option<u32> {
-    // SAFETY: an attachment's context is its region, which it keeps mapped.
-    let inner: &Inner = unsafe { context.cast().as_ref() };
-    let slot = Owner::from_raw(identity)?.slot();
-    let mine = inner.attached_task(Me::get().ok()?)?.slot;
-    // Relaxed: a hint. Two processes of different PID namespaces may have the same number.
-    let process_of = |slot: &Slot| slot.process.load(Ordering::Relaxed);
-    let is_here = process_of(inner.slots().get(usize::from(slot))?) == process_of(mine);
-    inner.thread_in(slot).filter(|_| is_here)
 }
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still

@@ -87,7 +87,8 @@
 //!
 //! *Hostile events:* stop and continue: the owner stays alive. exec and the end of a process are deaths; a
 //! thread that ends by the bare system call `exit` dies alone. The limits of a region's life-words hold here, too (see
-//! there: a death among more than some 120 tasks may be noticed 100 ms late; exec by a thread that is not the first). A word that a
+//! there: a death among more than some 120 tasks may be noticed 100 ms late). A death that the kernel does not mark (exec by a
+//! thread that is not the first, for one) is noticed by a waiter that has slept for a second beside the owner. A word that a
 //! hostile task has filled with rubbish names a task that is gone, or a living one: the lock is reported as its dead
 //! owner's, or stays locked.
 //!

@@ -205,4 +205,4 @@ pub use trace::{Countable, Tally};
 pub(super) use words::DEFAULT;
 #[cfg(not(loom))]
 pub(super) use words::stored_threshold;
-pub(super) use words::{Words, is_not_in_process, release_contended, take};
+pub(super) use words::{Words, is_not_in_process, mark_if_gone, release_contended, take};

@@ -79,6 +79,12 @@ pub struct Regions {
     /// # Safety
     /// The context is that of an attachment of the calling thread.
     pub is_gone: unsafe fn(context: NonNull<()>, identity: u64) -> bool,
+    /// Whether the task with an identity, the owner of a region lock, is gone although the kernel has marked no death: no thread has
+    /// its ID. Then its death is marked, and settled; unless `lock` is the address of the lock under which that is done.
+    ///
+    /// # Safety
+    /// As for `is_gone`.
+    pub has_vanished: unsafe fn(context: NonNull<()>, identity: u64, lock: usize) -> bool,
     /// The thread of the task with an identity, if it is one of the calling process. A hint.
     ///
     /// # Safety
@@ -253,6 +259,15 @@ impl Member {
         // SAFETY: the context is that of an attachment of the calling thread.
         regions()
             .is_some_and(|regions| unsafe { (regions.is_gone)(self.context, tag_of(identity)) })
+    }
+
+    /// For a task that has waited long for a lock: whether its owner is gone, and the kernel has not marked the death. Marks it.
+    #[cold]
+    pub fn has_vanished(self, identity: u64, lock: usize) -> bool {
+        // SAFETY: as in `is_gone`.
+        regions().is_some_and(|regions| unsafe {
+            (regions.has_vanished)(self.context, tag_of(identity), lock)
+        })
     }
 
     /// The thread of the task with an identity, if it is one of the calling process; `None`: that is unknown, or it is

@@ -65,6 +65,11 @@ impl Member {
         mortal::is_gone(identity)
     }
 
+    /// In a model each death is marked.
+    pub fn has_vanished(self, _: u64, _: usize) -> bool {
+        false
+    }
+
     pub fn thread_of(self, _: u64) -> Option<u32> {
         None
     }

@@ -1,7 +1,7 @@
 //! Facts from `/proc` about the calling process, and others.
 #![allow(unsafe_code)]
 
-use super::introspect::{fields_after_name, read_beginning, shows_own_ids};
+use super::introspect::{fields_after_name, is_process_killed, read_beginning, shows_own_ids};
 use core::ops::Range;
 
 /// Fields of `/proc/self/stat`.
@@ -34,9 +34,15 @@ pub fn is_ending(thread: u32) -> bool {
     shows_own_ids() && is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
 }
 
-/// As [`is_ending`], for a thread of another process.
+/// As [`is_ending`], for a thread of another process. `false` also if the thread has ended, so that the kernel has walked its
+/// robust list.
+///
+/// A thread takes its SIGKILL before the kernel flags it, and the file has the flags before the signals. So a second reading sees
+/// what the first one missed. If the kernel preempts the thread between the two, only a signal that was sent to the whole process
+/// shows: the end of a process by `exit_group` does not.
 pub fn is_ending_in(process: u32, thread: u32) -> bool {
-    is_ending_at(format_args!("/proc/{process}/task/{thread}/stat"))
+    let is_ending = || is_ending_at(format_args!("/proc/{process}/task/{thread}/stat"));
+    is_ending() || is_process_killed(process, thread) || is_ending()
 }
 
 fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
@@ -113,6 +119,8 @@ mod tests {
         assert_eq!(stat("D", 0x40_0044, 0), Some(true));
         assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
         assert!(!is_ending(crate::sys::thread::thread_id()));
+        let (process, thread) = (std::process::id(), crate::sys::thread::thread_id());
+        assert!(!is_ending_in(process, thread));
     }
 
     #[test]

@@ -4,13 +4,13 @@ use super::{
     OWNER_DIED, SLOTS, VICTIM, WAITERS, blocks, options, region, sleeps_on, thread_id, word,
 };
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use latchwork::mutex::Mutex;
+use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::spsc::Spsc;
 use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
 use latchwork_testkit::step::AtEnd;
-use latchwork_testkit::{Child, Namespace, Page, Trial};
+use latchwork_testkit::{Child, Leftover, Namespace, Page, Trial};
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
@@ -26,7 +26,44 @@ fn a_sweep_waits_for_the_other_threads_of_a_process_that_is_being_killed() {
     let other = Page::<AtomicU32>::new();
     let process = Child::fork(|| have_two_tasks(&region, &other));
     trial.wait_until(|| other.load(SeqCst) != 0);
-    sweep_between_two_deaths(&trial, &region, process.pid() as u32, &other);
+    sweep_between_two_deaths(&trial, &region, process.pid() as u32, &other, || {});
+}
+
+/// As with the option `hidepid`: nothing of the process can be read.
+#[test]
+fn a_sweep_waits_for_the_other_threads_of_a_process_that_proc_hides() {
+    let name = "a_sweep_waits_for_the_other_threads_of_a_process_that_proc_hides";
+    let trial = Trial::begin(name);
+    let may_hide = std::thread::scope(|scope| scope.spawn(|| hide(std::process::id())).join());
+    if let Err(error) = may_hide.unwrap() {
+        println!("skipped: {name}: a process cannot be hidden here: {error}");
+        return;
+    }
+    let region = region();
+    region.join("survivor").unwrap();
+    let other = Page::<AtomicU32>::new();
+    let process = Child::fork(|| have_two_tasks(&region, &other));
+    trial.wait_until(|| other.load(SeqCst) != 0);
+    let id = process.pid() as u32;
+    sweep_between_two_deaths(&trial, &region, id, &other, || hide(id).unwrap());
+}
+
+/// Hides a process from the calling thread, in a mount namespace of its own.
+fn hide(process: u32) -> std::io::Result<()> {
+    let place = std::ffi::CString::new(format!("/proc/{process}"))?;
+    let succeeded = |result| match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: plain system calls, with strings that end in NUL or with null pointers.
+    unsafe {
+        succeeded(libc::unshare(libc::CLONE_NEWNS))?;
+        let (root, none) = (c"/".as_ptr(), core::ptr::null());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        succeeded(libc::mount(none, root, none, private, none.cast()))?;
+        let kind = c"tmpfs".as_ptr();
+        succeeded(libc::mount(kind, place.as_ptr(), kind, 0, none.cast()))
+    }
 }
 
 /// Nobody can ask whether a process of another PID namespace is being killed.
@@ -40,7 +77,7 @@ fn a_sweep_waits_for_the_other_threads_of_a_dead_task_in_another_namespace() {
     let other = Page::<AtomicU32>::new();
     let mut namespace = Namespace::start(true, || have_two_tasks(&region, &other));
     trial.wait_until(|| other.load(SeqCst) != 0);
-    sweep_between_two_deaths(&trial, &region, namespace.id(), &other);
+    sweep_between_two_deaths(&trial, &region, namespace.id(), &other, || {});
     namespace.end();
 }
 
@@ -93,14 +130,22 @@ fn kill_the_first(
     Some(last)
 }
 
-/// Kills a process with two tasks, and sweeps when only the first one has ended. `other`: as above.
-fn sweep_between_two_deaths(trial: &Trial, region: &Region, process: u32, other: &AtomicU32) {
+/// Kills a process with two tasks, and sweeps when only the first one has ended. `other`: as above. `prepare` runs in the thread
+/// that sweeps.
+fn sweep_between_two_deaths(
+    trial: &Trial,
+    region: &Region,
+    process: u32,
+    other: &AtomicU32,
+    prepare: impl Fn() + Sync,
+) {
     let Some(last) = kill_the_first(trial, region, process, other) else {
         return;
     };
     let sweeper = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let sweep = scope.spawn(|| {
+            prepare();
             sweeper.store(thread_id(), SeqCst);
             region.sweep().unwrap()
         });
@@ -330,6 +375,33 @@ fn becomes_another_program(region: &Region) {
         std::thread::scope(|scope| scope.spawn(begin).join().unwrap())
     })
     .succeed();
+}
+
+/// The file has no lock of a process, and the word of a task that seems to be alive.
+#[test]
+fn a_region_whose_last_task_became_another_program_is_attached_again() {
+    let name = "a_region_whose_last_task_became_another_program_is_attached_again";
+    let _trial = Trial::begin(name);
+    let (name, _file) = Leftover::region("became another program");
+    Child::fork(|| {
+        let region = options().create_named(&name).unwrap();
+        let lock = region.object("lock", || Mutex::in_region(1u64)).unwrap();
+        std::thread::scope(|scope| {
+            let begin = || {
+                core::mem::forget(lock.lock().unwrap());
+                let error = std::process::Command::new("true").exec();
+                panic!("exec: {error}");
+            };
+            scope.spawn(begin).join().unwrap()
+        })
+    })
+    .succeed();
+    let region = options().attach(&name).unwrap();
+    let lock = region.find::<Mutex<u64, InRegion>>("lock").unwrap();
+    assert!(matches!(
+        lock.lock(),
+        Err(latchwork::mutex::in_region::LockError::OwnerDied(_))
+    ));
 }
 
 /// Calls `body` while so many threads are tasks of the region.

@@ -15,6 +15,7 @@ use crate::sys::futex;
 use crate::sys::futex::Wait;
 #[cfg(loom)]
 use crate::time::Deadline;
+use core::ptr;
 #[cfg(not(loom))]
 use core::time::Duration;
 
@@ -40,6 +41,11 @@ const LONG_WAITS: u32 = 16;
 #[cfg(not(loom))]
 const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
 
+/// How long a sleep that watches the tasks of the region lasts, after which the waiter asks whether the owner's thread exists:
+/// the kernel does not mark each death.
+#[cfg(not(loom))]
+const WATCH: Duration = Duration::from_secs(1);
+
 /// How a task is going to sleep.
 #[cfg_attr(
     loom,
@@ -51,7 +57,7 @@ pub(super) enum Sleep {
     Nap,
     /// For at most [`NAP_AMONG_MANY`]: the lock changes owners.
     NapAmongMany,
-    /// Until a task of the region dies, if nothing else ends it: one owner has had the lock for a whole nap.
+    /// Until a task of the region dies, and for at most [`WATCH`]: one owner has had the lock for a whole nap.
     Watch,
 }
 
@@ -138,6 +144,8 @@ impl<'a> Word<'a> {
         // By invariant 5: the bit that a task which has slept adds to the word as it takes it.
         let mut others = 0;
         let mut sleep = None;
+        // An owner that is gone, although the kernel has not marked its death.
+        let mut unmarked = None;
         loop {
             if !is_held(word) {
                 if word & NOT_RECOVERABLE != 0 {
@@ -161,7 +169,7 @@ impl<'a> Word<'a> {
             let mut watch = Watch::begin(self.word(), wait_mode, how);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
-            let is_gone = || me.is_gone(owner_of(word));
+            let is_gone = || me.is_gone(owner_of(word)) || unmarked == Some(owner_of(word));
             if crate::atomic::unless_disabled!(RegionLockTakesOver, is_gone(), false) {
                 match self.replace(word, me.identity() | WAITERS | INCONSISTENT) {
                     Ok(())
@@ -203,6 +211,10 @@ impl<'a> Word<'a> {
             check_end(ended, wait_mode)?;
             others = unless_fault!(RegionTakerForgetsSleepers, WAITERS, 0);
             let owner = owner_of(word);
+            if how == Sleep::Watch && ended == Wait::TimedOut {
+                let lock = ptr::from_ref(self.word()).addr();
+                unmarked = me.has_vanished(owner, lock).then_some(owner);
+            }
             // Relaxed, as in `take`.
             let now = self.word().load(Ordering::Relaxed);
             if owner_of(now) != owner {
@@ -237,8 +249,8 @@ pub(super) enum Watch<'a> {
 #[cfg(not(loom))]
 mod sleeping {
     use super::{
-        AtomicU64, INTERRUPTIBLE_NAP, LONG_WAITS, NAP, NAP_AMONG_MANY, Ordering, Sleep, Wait,
-        WaitMode, Watch,
+        AtomicU64, INTERRUPTIBLE_NAP, LONG_WAITS, NAP, NAP_AMONG_MANY, Ordering, Sleep, WATCH,
+        Wait, WaitMode, Watch,
     };
     use crate::atomic::AtomicU32;
     use crate::mutex::end_of_nap;
@@ -312,7 +324,9 @@ mod sleeping {
         pub(in super::super) fn sleep(self, seen: u64, deadline: Option<Deadline>) -> Wait {
             let expected = (seen >> 32) as u32;
             match (self, deadline) {
-                (Self::Tasks(watch), deadline) => watch.sleep_again(expected, deadline),
+                (Self::Tasks(watch), deadline) => {
+                    watch.sleep_again(expected, end_of_nap(WATCH, deadline))
+                }
                 // Without a deadline the nap's length is enough: the clock need not be read.
                 (Self::Nap(word, nap), None) => {
                     futex::wait_for(high_half(word), expected, Sharing::Shared, nap)

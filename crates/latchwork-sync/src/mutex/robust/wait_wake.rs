@@ -6,13 +6,13 @@ use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
-use crate::mutex::throughput::Uncounted;
+use crate::mutex::throughput::{Uncounted, mark_if_gone};
 use crate::mutex::wait_mode::check_end;
 #[cfg(not(loom))]
 use crate::mutex::wait_mode::end_of_nap;
 use crate::mutex::{Unfinished, WaitMode, WaitWake};
 use crate::sharing::Sharing;
-use crate::sys::futex;
+use crate::sys::futex::{self, Wait};
 use crate::sys::robust_list::Node;
 use crate::task::Me;
 
@@ -31,7 +31,8 @@ unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
 #[cfg(not(loom))]
 const NAP: core::time::Duration = core::time::Duration::from_secs(1);
 
-/// Sleeps while the word has the value `expected`, for one nap at most.
+/// Sleeps while the word has the value `expected`, for one nap at most. Marks the death of an owner whose list the kernel has
+/// not walked: its thread called `exec`, or its memory was taken away before it ended (`process_mrelease`).
 pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
@@ -55,6 +56,9 @@ pub(super) fn sleep(
             futex::wait_for(word, expected, futex::Sharing::Shared, nap)
         }
     };
+    if ended == Wait::TimedOut {
+        mark_if_gone(word, expected);
+    }
     check_end(ended, wait_mode)
 }
 

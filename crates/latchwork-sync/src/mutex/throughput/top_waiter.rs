@@ -5,11 +5,11 @@
 
 use super::dead_owner::report_if_dead;
 use super::trace::{Counting, Entry, Event, Foreign};
-use super::words::{DEFAULT, NEVER, Polls, Words, no_such_task, take};
+use super::words::{DEFAULT, NEVER, Polls, Words, mark_if_gone, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
 use crate::mutex::wait_mode::{Ended, Nap, is_over, sleep};
-use crate::mutex::{OWNER_DIED, OwnerMonitor, TID_MASK, Unfinished, WAITERS, WaitMode};
+use crate::mutex::{OwnerMonitor, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 use crate::time::Deadline;
 #[cfg(loom)]
@@ -177,26 +177,9 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// that is reported. (A lock that stands in for another library's may be released by any thread.)
     fn look_after_owner(&self, me: u32, seen: u32) {
         if ROBUST {
-            self.report_owner_death(seen);
+            mark_if_gone(self.word, seen);
         } else if !C::FOREIGN {
             report_if_dead::<S>(self.word, me, seen);
-        }
-    }
-
-    /// For robust locks. If no task has the owner's ID, the kernel has not found the lock on
-    /// that owner's list; this sets the bits that the kernel would have set. (It would be wrong only if three things
-    /// happened between the check and the swap: another waiter did the same, the kernel gave that ID to a new task,
-    /// having used up all others, and that task took the lock.)
-    #[cold]
-    fn report_owner_death(&self, seen: u32) {
-        if no_such_task(seen & TID_MASK) {
-            // Relaxed: the bits carry no data. If it fails, another task has done it.
-            let _ = self.word.compare_exchange(
-                seen,
-                WAITERS | OWNER_DIED,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
         }
     }
 }

@@ -5,7 +5,7 @@ use super::gate::Gate;
 use super::trace::{Counting, Foreign, Released};
 use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
 use crate::backoff::{Budget, SLEEP};
-use crate::mutex::{TID_MASK, WAITERS};
+use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
 #[cfg(not(loom))]
@@ -237,6 +237,19 @@ pub(super) fn no_such_task(tid: u32) -> bool {
     return false;
     #[cfg(not(loom))]
     running::no_such_task(tid)
+}
+
+/// For robust locks, after a nap beside an owner, whose ID is in `seen`. If no task has that ID, the kernel has not found the
+/// lock on that owner's list; this sets the bits that the kernel would have set. (It would be wrong only if three things happened
+/// between the check and the swap: another waiter did the same, the kernel gave that ID to a new task, having used up all others,
+/// and that task took the lock.)
+#[cold]
+pub(in crate::mutex) fn mark_if_gone(word: &AtomicU32, seen: u32) {
+    if no_such_task(seen & TID_MASK) {
+        // Relaxed: the bits carry no data. If it fails, another task has done it.
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = word.compare_exchange(seen, WAITERS | OWNER_DIED, success, failure);
+    }
 }
 
 /// Whether this process has no thread of this ID. Some 280 ns. (In a model all tasks are of one process.)

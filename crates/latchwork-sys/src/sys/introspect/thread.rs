@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::own_ids::shows_own_ids;
-use super::path::Path;
+use super::path::{Path, each_line};
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::confine::may_open;
 use core::ffi::{c_int, c_void};
@@ -24,6 +24,29 @@ pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Opt
         }
     }
     Some(&buffer[..count])
+}
+
+/// Whether this process may read in `/proc` about another one of its PID namespace. (The option `hidepid` hides those of other
+/// users, and those that cannot be dumped.)
+pub fn shows_process(process: u32) -> bool {
+    read_beginning(format_args!("/proc/{process}/stat"), &mut [0; 16]).is_some()
+}
+
+/// Whether a SIGKILL was sent to the process of a thread. It stays pending for the process when its threads take theirs.
+pub(in crate::sys) fn is_process_killed(process: u32, thread: u32) -> bool {
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    let mut is_killed = false;
+    if may_open()
+        && let Ok(path) = Path::new(format_args!("/proc/{process}/task/{thread}/status"))
+    {
+        each_line(&path, |line| {
+            let pending = line.strip_prefix("ShdPnd:");
+            let signals = pending.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+            is_killed = signals.is_some_and(|signals| signals & SIGKILL != 0);
+            signals.is_some()
+        });
+    }
+    is_killed
 }
 
 /// The state of a thread, as ps shows it; `None` if the thread does not exist, or `/proc` shows other IDs.

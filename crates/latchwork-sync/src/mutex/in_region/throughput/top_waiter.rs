@@ -69,6 +69,11 @@ impl Lock<'_> {
             let until = timing.end_of_watch(is_overdue, wait_mode.deadline());
             budget.sleeps();
             let (ended, slept) = watch.sleep_woken(word | WAITERS, until);
+            if sleep == Sleep::Watch && ended == Wait::TimedOut {
+                // The next round finds the mark.
+                let lock = core::ptr::from_ref(self.word).addr();
+                self.me.has_vanished(owner_of(word), lock);
+            }
             // A sleep that ends with the threshold is no nap of full length.
             if is_overdue && ended == Wait::TimedOut {
                 sleep = Sleep::Watch;

@@ -1,0 +1,216 @@
+//! Owners whose death the kernel does not mark, since it does not find their locks: a thread that calls `exec` and is not its
+//! process's first one (the kernel finds the thread's new ID on its list, and the old one in the lock), and a process whose memory,
+//! in which the list begins, was taken away before it ended. Waiters ask whether the owner exists.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::mem::forget;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use latchwork::mutex::{
+    InRegion, Inherit, Mutex, Protect, RegionProtocol, Throughput, WaitWake, in_region,
+};
+use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::sharing::Shared;
+use latchwork_testkit::priority::{fifo, may_use_priorities};
+use latchwork_testkit::{Child, Mapped, ThreadId, Trial};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread;
+
+mod robust_kinds;
+use robust_kinds::{Kind, expect_owner_died};
+
+/// A lock with an owner that dies.
+trait Left: Sync {
+    /// Acquires the lock for good.
+    fn hold(&self);
+    /// Acquires the lock, which must report the death.
+    fn expect_death(&self);
+}
+
+struct Robust<K: Kind>(Mapped<Mutex<u32, latchwork::mutex::Robust<K>>>);
+
+impl<K: Kind> Left for Robust<K> {
+    fn hold(&self) {
+        forget(self.0.pin().lock());
+    }
+    fn expect_death(&self) {
+        expect_owner_died(self.0.pin());
+    }
+}
+
+fn robust<K: Kind>() -> Robust<K> {
+    Robust(Mapped::new(K::mutex(0)))
+}
+
+struct OfRegion<'r, P: RegionProtocol>(Pin<&'r Mutex<u32, InRegion<P>>>);
+
+impl<P: RegionProtocol> Left for OfRegion<'_, P> {
+    fn hold(&self) {
+        forget(self.0.lock());
+    }
+    fn expect_death(&self) {
+        match self.0.lock() {
+            Err(in_region::LockError::OwnerDied(died)) => drop(died.make_consistent()),
+            other => panic!("{other:?}"),
+        }
+        drop(self.0.lock().unwrap());
+    }
+}
+
+fn of_region<P: RegionProtocol + Shareable>(region: &Region) -> OfRegion<'_, P> {
+    let lock = || Mutex::from_raw(InRegion::<P>::new(), 0);
+    OfRegion(region.object("lock", lock).unwrap())
+}
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(1 << 20)
+        .max_tasks(8)
+        .create_anonymous()
+        .unwrap()
+}
+
+/// Calls `test` with a lock of each kind.
+fn with_each_kind(name: &str, test: impl Fn(&dyn Left)) {
+    test(&robust::<WaitWake<Shared>>());
+    test(&robust::<Throughput<Shared>>());
+    test(&robust::<Inherit<Shared>>());
+    if may_use_priorities(name) {
+        test(&robust::<Protect<Shared>>());
+    }
+    test(&of_region::<WaitWake<Shared>>(&region()));
+    test(&of_region::<Throughput<Shared>>(&region()));
+}
+
+#[test]
+fn a_waiter_gets_the_lock_of_a_thread_that_called_exec() {
+    let name = "a_waiter_gets_the_lock_of_a_thread_that_called_exec";
+    let trial = Trial::begin(name);
+    with_each_kind(name, |lock| {
+        for waits in [false, true] {
+            let (held, go) = (
+                Mapped::new(AtomicU32::new(0)),
+                Mapped::new(AtomicU32::new(0)),
+            );
+            let child = Child::fork(|| {
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        lock.hold();
+                        held.store(1, SeqCst);
+                        trial.wait_until(|| go.load(SeqCst) == 1);
+                        let (path, end) = (c"/bin/true", core::ptr::null::<libc::c_char>());
+                        // SAFETY: a path, and a list of arguments that ends with null.
+                        unsafe { libc::execl(path.as_ptr(), path.as_ptr(), end) };
+                    });
+                });
+            });
+            trial.wait_until(|| held.load(SeqCst) == 1);
+            if waits {
+                let id = ThreadId::default();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        id.set();
+                        lock.expect_death();
+                    });
+                    trial.wait_until(|| id.is_in_futex());
+                    go.store(1, SeqCst);
+                });
+                child.succeed();
+            } else {
+                go.store(1, SeqCst);
+                child.succeed();
+                lock.expect_death();
+            }
+            trial.progress();
+        }
+    });
+}
+
+/// A process that is killed, and whose memory the kernel takes away before the process has run again.
+#[test]
+fn a_waiter_gets_the_lock_of_a_process_whose_memory_was_taken_away() {
+    let name = "a_waiter_gets_the_lock_of_a_process_whose_memory_was_taken_away";
+    if !may_use_priorities(name) {
+        return;
+    }
+    let [own, other, ..] = *processors() else {
+        println!("skipped: {name} needs two processors");
+        return;
+    };
+    let trial = Trial::begin(name);
+    with_each_kind(name, |lock| {
+        let started = Mapped::new(AtomicU32::new(0));
+        let start = |number: u32, prepare: &dyn Fn()| {
+            let child = Child::fork(|| {
+                run_on(other);
+                prepare();
+                started.store(number, SeqCst);
+                loop {
+                    thread::yield_now();
+                }
+            });
+            trial.wait_until(|| started.load(SeqCst) == number);
+            child
+        };
+        let mut victim = start(1, &|| lock.hold());
+        let mut spins = start(2, &|| fifo(1).give(0));
+        thread::scope(|scope| {
+            let kills = scope.spawn(|| {
+                run_on(own);
+                kill_and_take_memory(victim.pid())
+            });
+            if let Err(error) = kills.join().unwrap() {
+                println!("skipped: {name}: {error}: its process ends in the ordinary way");
+            }
+        });
+        spins.kill();
+        victim.wait();
+        lock.expect_death();
+        trial.progress();
+    });
+}
+
+/// As the kernel does it itself where memory is short. (`process_mrelease`, Linux 5.15.)
+fn kill_and_take_memory(process: i32) -> io::Result<()> {
+    const SYS_PROCESS_MRELEASE: libc::c_long = 448;
+    let succeeded = |result: libc::c_long| match result {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value),
+    };
+    // SAFETY: system calls with numbers alone; the process is a child that was not waited for.
+    let file = unsafe {
+        let file = succeeded(libc::syscall(libc::SYS_pidfd_open, process, 0));
+        libc::kill(process, libc::SIGKILL);
+        OwnedFd::from_raw_fd(file? as i32)
+    };
+    // SAFETY: as above.
+    succeeded(unsafe { libc::syscall(SYS_PROCESS_MRELEASE, file.as_raw_fd(), 0) })?;
+    Ok(())
+}
+
+/// The processors on which this thread may run.
+fn processors() -> Vec<usize> {
+    // SAFETY: zeros are a valid set, which the call fills in.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        set
+    };
+    let all = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: each number is one of the set's.
+    all.filter(|processor| unsafe { libc::CPU_ISSET(*processor, &set) })
+        .collect()
+}
+
+/// Puts the calling thread on one processor.
+fn run_on(processor: usize) {
+    // SAFETY: zeros are a valid set; the number is one of those that the kernel has named.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(result, 0);
+}
