@@ -5,10 +5,12 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::barrier::Barrier;
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{Mutex, Throughput, WaitWake};
+use latchwork::mutex::{
+    InRegion, LockError as ThreadLockError, Mutex, Protect, Robust, Throughput, WaitWake,
+};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::RwLock;
-use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError};
+use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError, SimpleBinarySemaphore};
 use latchwork::sharing::Shared;
 use latchwork::spin::Spin;
 use latchwork::time::Deadline;
@@ -104,6 +106,13 @@ fn a_unit_that_a_dead_task_had_is_lost() {
     // Any task may make up for it.
     count.release().unwrap();
     count.try_obtain().unwrap();
+
+    let simple = SimpleBinarySemaphore::create(&region, "simple", 1, Discipline::Fifo).unwrap();
+    kill_after(&trial, || simple.obtain().unwrap());
+    region.sweep().unwrap();
+    assert!(matches!(simple.try_obtain(), Err(ObtainError::WouldBlock)));
+    simple.release().unwrap();
+    simple.try_obtain().unwrap();
 }
 
 #[test]
@@ -115,28 +124,70 @@ fn a_barrier_waits_for_a_dead_task_that_had_not_arrived() {
     assert!(barrier.wait_until(Deadline::after(SHORT)).is_none());
 }
 
-/// A stopped owner is no dead one: no time limit takes a lock from it.
-#[test]
-fn a_stopped_owner_keeps_its_lock_and_its_death_passes_it_on() {
-    let trial = Trial::begin("a_stopped_owner_keeps_its_lock_and_its_death_passes_it_on");
-    let region = region();
-    let lock = region.object("lock", || Mutex::in_region(0u64)).unwrap();
+/// A process that has a lock from now on.
+fn owner_of<G>(trial: &Trial, lock: impl FnOnce() -> G) -> Child {
     let done = Page::<AtomicU32>::new();
-    let mut owner = Child::fork(|| {
-        let _guard = lock.lock().unwrap();
+    let owner = Child::fork(|| {
+        let _guard = lock();
         done.store(1, SeqCst);
         loop {
             std::thread::park();
         }
     });
     trial.wait_until(|| done.load(SeqCst) == 1);
-    owner.signal(libc::SIGSTOP);
-    trial.wait_until(|| owner.is_stopped());
-    // More than the first sleep of a wait: the later ones watch the life-words.
-    assert!(matches!(lock.lock_for(SHORT), Err(LockError::TimedOut)));
-    assert!(matches!(lock.try_lock(), Err(LockError::WouldBlock)));
-    owner.kill();
-    assert!(matches!(lock.lock(), Err(LockError::OwnerDied(_))));
+    owner
+}
+
+/// A stopped owner is no dead one: no time limit takes a lock from it.
+#[test]
+fn a_stopped_owner_keeps_its_lock_and_its_death_passes_it_on() {
+    const NAME: &str = "a_stopped_owner_keeps_its_lock_and_its_death_passes_it_on";
+    let trial = Trial::begin(NAME);
+    let region = region();
+    macro_rules! keeps {
+        ($lock:expr, $error:ident) => {
+            let lock = region.object(stringify!($lock), || $lock).unwrap();
+            let mut owner = owner_of(&trial, || lock.lock().unwrap());
+            owner.signal(libc::SIGSTOP);
+            trial.wait_until(|| owner.is_stopped());
+            // More than the first sleep of a wait: the later ones watch the life-words.
+            assert!(matches!(lock.lock_for(SHORT), Err($error::TimedOut)));
+            assert!(matches!(lock.try_lock(), Err($error::WouldBlock)));
+            owner.kill();
+            assert!(matches!(lock.lock(), Err($error::OwnerDied(_))));
+        };
+    }
+    keeps!(Mutex::in_region(0u64), LockError);
+    keeps!(Mutex::in_region_throughput(0u64), LockError);
+    keeps!(Mutex::robust(0u64), ThreadLockError);
+    keeps!(Mutex::robust_throughput(0u64), ThreadLockError);
+    keeps!(Mutex::robust_inherit(0u64), ThreadLockError);
+    if may_use_priorities(NAME) {
+        let protect = || Robust::<Protect<Shared>>::with_ceiling(1);
+        keeps!(Mutex::from_raw(protect(), 0u64), ThreadLockError);
+    }
+}
+
+/// All its processes are dead; the file is there.
+#[test]
+fn objects_outlive_all_processes_of_their_region() {
+    let trial = Trial::begin("objects_outlive_all_processes_of_their_region");
+    let (name, _file) = Leftover::region("outlived");
+    kill_after(&trial, || {
+        let region = options().create_named(&name).unwrap();
+        let number = region.object("number", || Mutex::in_region(1u64)).unwrap();
+        *number.lock().unwrap() = 2;
+        core::mem::forget(number.lock().unwrap());
+        region
+    });
+    let region = options().attach(&name).unwrap();
+    let number = region
+        .find::<Mutex<u64, InRegion>>("number")
+        .expect("the object is there");
+    match number.lock() {
+        Err(LockError::OwnerDied(number)) => assert_eq!(*number, 2),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The death of each task is that of the others: the file that all have is cut off.

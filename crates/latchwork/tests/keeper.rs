@@ -5,12 +5,13 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
-use latchwork::mutex::{Inherit, LockError, Mutex, Robust, RobustGuard, Throughput};
+use latchwork::mutex::{Inherit, LockError, Mutex, Protect, Robust, RobustGuard, Throughput};
 use latchwork::queue::spsc::{ClaimError, Place, Sender, Spsc};
 use latchwork::queue::{Message, Queue, QueueOptions, ReceiveError, Reservation, Wait};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{self, RobustReadGuard, RobustRwLock, RobustWriteGuard};
 use latchwork::sharing::Shared;
+use latchwork_testkit::priority::may_use_priorities;
 use latchwork_testkit::{Child, Exit, Mapped, Trial, in_dying_thread};
 use std::thread;
 
@@ -254,19 +255,34 @@ fn the_death_of_the_process_hands_locks_on() {
     let trial = Trial::begin("the_death_of_the_process_hands_locks_on");
     let plain = Mapped::new(Mutex::robust(0_u64));
     let queued = Mapped::new(Mutex::robust_throughput(0_u64));
+    let with_ceiling = may_use_priorities("a lock with a ceiling").then(|| {
+        Mapped::new(Mutex::from_raw(
+            Robust::<Protect<Shared>>::with_ceiling(1),
+            0_u64,
+        ))
+    });
     let readers = Mapped::new(RobustRwLock::<u64, 4>::new(0));
     let written = Mapped::new(RobustRwLock::<u64, 4>::new(0));
     in_killed_process(&trial, || {
         in_thread(|| {
             core::mem::forget(plain.pin().lock().unwrap());
             core::mem::forget(queued.pin().lock().unwrap());
+            if let Some(lock) = &with_ceiling {
+                core::mem::forget(lock.pin().lock().unwrap());
+            }
             core::mem::forget(readers.pin().read().unwrap());
             core::mem::forget(written.pin().write().unwrap());
         });
         assert!(matches!(plain.pin().try_lock(), Err(LockError::WouldBlock)));
+        if let Some(lock) = &with_ceiling {
+            assert!(matches!(lock.pin().try_lock(), Err(LockError::WouldBlock)));
+        }
     });
     assert!(matches!(plain.pin().lock(), Err(LockError::OwnerDied(_))));
     assert!(matches!(queued.pin().lock(), Err(LockError::OwnerDied(_))));
+    if let Some(lock) = &with_ceiling {
+        assert!(matches!(lock.pin().lock(), Err(LockError::OwnerDied(_))));
+    }
     assert!(
         readers.pin().write().is_ok(),
         "a dead reader's seat is free"

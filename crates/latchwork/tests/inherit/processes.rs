@@ -22,23 +22,35 @@ fn behind(lock: &impl Lock, body: impl FnOnce()) -> Child {
     child
 }
 
-#[test]
-fn a_killed_owner_is_reported_in_every_process() {
-    let trial = Trial::begin("a_killed_owner_is_reported_in_every_process");
-    for _ in 0..trial.times(5) {
-        let lock = Mapped::new(Inherit::<Shared>::new());
+fn killed_owners_are_reported<L: Lock>(trial: &Trial) {
+    for with_waiters in [true, false] {
+        let lock = Mapped::new(L::default());
         let mut owner = Child::fork(|| {
             lock.lock();
             loop {
                 thread::park();
             }
         });
-        trial.wait_until(|| lock.owner().is_some());
+        trial.wait_until(|| lock.holder().is_some());
         let is_reported = || assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
-        let waiters = [(); 3].map(|()| behind(&*lock, is_reported));
+        let waiters = with_waiters.then(|| [(); 3].map(|()| behind(&*lock, is_reported)));
         owner.kill();
-        waiters.into_iter().for_each(Child::succeed);
+        if with_waiters {
+            waiters.into_iter().flatten().for_each(Child::succeed);
+        } else {
+            assert_eq!(lock.try_acquire(), Ok(false), "nobody has noticed");
+        }
         is_reported();
+        assert_eq!(lock.try_acquire(), Err(InheritFault::OwnerGone));
+    }
+}
+
+#[test]
+fn a_killed_owner_is_reported_in_every_process() {
+    let trial = Trial::begin("a_killed_owner_is_reported_in_every_process");
+    for _ in 0..trial.times(5) {
+        killed_owners_are_reported::<Inherit<Shared>>(&trial);
+        killed_owners_are_reported::<InheritPlain<Shared>>(&trial);
     }
 }
 

@@ -43,6 +43,9 @@ pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static
         self.unlock();
     }
 
+    /// The thread that holds it, by its ID.
+    fn holder(&self) -> Option<u32>;
+
     fn word(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
@@ -60,10 +63,18 @@ pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static
 
 impl<S: Sharing + Send + Sync> Lock for Inherit<S> {
     const GATE: usize = 4;
+
+    fn holder(&self) -> Option<u32> {
+        self.owner()
+    }
 }
 
 impl<S: Sharing + Send + Sync> Lock for InheritPlain<S> {
     const GATE: usize = 0;
+
+    fn holder(&self) -> Option<u32> {
+        self.owner()
+    }
 }
 
 /// A deadline that no test reaches.
