@@ -25,8 +25,9 @@
 //! | receivers | with messages that they had waited for | those are pending again, possibly more than the capacity |
 //! | a task that was woken for a message, or handed one | before it took it | another task is woken, or gets it |
 //!
-//! So a message is delivered at least once. To process each message exactly once, receive it with
-//! [`Queue::receive_held`], and commit the result and a mark that it is done in one step. (The message's
+//! So a receiver that copies gets a message once, and the copy dies with the receiver. One that holds a message gets it at least
+//! once. To process each message exactly once, receive it with [`Queue::receive_held`], and commit the result and a mark that it
+//! is done in one step. (The message's
 //! [deliveries](Message::deliveries) say whether there was an earlier attempt.)
 //!
 //! ```

@@ -29,7 +29,7 @@ fn strictest() -> Attributes {
 }
 
 /// Whether the kernel has what [`FileAccess`] needs; says so if not.
-fn has_landlock() -> bool {
+pub fn has_landlock() -> bool {
     // SAFETY: it asks for the version, with no pointer.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) };
     if version < 3 {
@@ -44,20 +44,28 @@ fn errno_of<T>(result: std::io::Result<T>) -> i32 {
     result.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |_| 0)
 }
 
-/// Opens as `open` does, in a coproc: 0, or the error's number.
-fn open_in_coproc(attributes: &Attributes, path: &str, write: bool) -> i32 {
-    fn open(region: &Region, write: u32) -> i32 {
-        let path = region.find::<[u8; 256]>("path").unwrap();
-        let path = std::str::from_utf8(path.get_ref())
-            .unwrap()
-            .trim_end_matches('\0');
-        let mut options = std::fs::OpenOptions::new();
-        errno_of(options.read(write == 0).write(write != 0).open(path))
-    }
-    let (region, coprocs) = counted();
+/// The path that [`set_path`] has put into a region.
+pub fn path_of(region: &Region) -> String {
+    let path = region.find::<[u8; 256]>("path").unwrap();
+    let path = std::str::from_utf8(path.get_ref()).unwrap();
+    path.trim_end_matches('\0').to_owned()
+}
+
+pub fn set_path(region: &Region, path: &str) {
     let mut place = [0; 256];
     place[..path.len()].copy_from_slice(path.as_bytes());
     region.object("path", || place).unwrap();
+}
+
+/// Opens as `open` does, in a coproc: 0, or the error's number.
+fn open_in_coproc(attributes: &Attributes, path: &str, write: bool) -> i32 {
+    fn open(region: &Region, write: u32) -> i32 {
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.read(write == 0).write(write != 0);
+        errno_of(options.open(path_of(region)))
+    }
+    let (region, coprocs) = counted();
+    set_path(&region, path);
     returned(&coprocs, open, u32::from(write), attributes)
 }
 

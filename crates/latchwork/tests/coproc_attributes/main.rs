@@ -6,6 +6,7 @@ mod confinement;
 mod coproc_support;
 mod descriptors;
 mod limits;
+mod remains;
 mod scheduling;
 
 use coproc_support::{Copying as _, isolated, proc_file, region, runs, until};
