@@ -8,4 +8,4 @@ cargo test --workspace --features latchwork/check --test check_feature --locked
 cargo test --workspace --locked
 say "tests of deaths in regions, without futex_waitv"
 "${CARGO_TARGET_DIR:-target}/debug/without_waitv" cargo test --workspace --locked --test region_scale --test region_deaths \
-    --test kill_event
+    --test unmarked_deaths --test kill_event

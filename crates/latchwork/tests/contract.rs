@@ -19,6 +19,7 @@ use latchwork_testkit::{Child, Exit, Leftover, Page, Trial};
 use std::fs::File;
 
 const SHORT: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_millis(1100);
 
 fn options() -> RegionOptions {
     RegionOptions::new().max_bytes(1 << 20).max_tasks(8)
@@ -150,8 +151,8 @@ fn a_stopped_owner_keeps_its_lock_and_its_death_passes_it_on() {
             let mut owner = owner_of(&trial, || lock.lock().unwrap());
             owner.signal(libc::SIGSTOP);
             trial.wait_until(|| owner.is_stopped());
-            // More than the first sleep of a wait: the later ones watch the life-words.
-            assert!(matches!(lock.lock_for(SHORT), Err($error::TimedOut)));
+            // A waiter that has slept for a second asks whether the owner exists.
+            assert!(matches!(lock.lock_for(LONG), Err($error::TimedOut)));
             assert!(matches!(lock.try_lock(), Err($error::WouldBlock)));
             owner.kill();
             assert!(matches!(lock.lock(), Err($error::OwnerDied(_))));

@@ -7,10 +7,14 @@
 use core::mem::forget;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::time::Duration;
+use latchwork::mutex::throughput::Uncounted;
 use latchwork::mutex::{
-    InRegion, Inherit, Mutex, Protect, RegionProtocol, Throughput, WaitWake, in_region,
+    self, InRegion, Inherit, LockError, Mutex, Protect, RegionProtocol, Throughput, WaitWake,
+    in_region,
 };
 use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::rwlock::{RegionRwLock, RobustRwLock, SeatLock};
 use latchwork::sharing::Shared;
 use latchwork_testkit::priority::{fifo, may_use_priorities};
 use latchwork_testkit::{Child, Mapped, ThreadId, Trial};
@@ -19,24 +23,39 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread;
 
 mod robust_kinds;
-use robust_kinds::{Kind, expect_owner_died};
+use robust_kinds::Kind;
+
+/// How long a wait with a time limit lasts.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// A lock with an owner that dies.
 trait Left: Sync {
     /// Acquires the lock for good.
     fn hold(&self);
-    /// Acquires the lock, which must report the death.
-    fn expect_death(&self);
+    /// Acquires the lock, which must report the death: by one call, or by waits of this length.
+    fn expect_death(&self, limit: Option<Duration>);
 }
 
-struct Robust<K: Kind>(Mapped<Mutex<u32, latchwork::mutex::Robust<K>>>);
+struct Robust<K: Kind>(Mapped<Mutex<u32, mutex::Robust<K>>>);
 
 impl<K: Kind> Left for Robust<K> {
     fn hold(&self) {
         forget(self.0.pin().lock());
     }
-    fn expect_death(&self) {
-        expect_owner_died(self.0.pin());
+    fn expect_death(&self, limit: Option<Duration>) {
+        let lock = self.0.pin();
+        let outcome = || match limit {
+            Some(limit) => lock.lock_for(limit),
+            None => lock.lock(),
+        };
+        loop {
+            match outcome() {
+                Err(LockError::TimedOut) if limit.is_some() => {}
+                Err(LockError::OwnerDied(died)) => break drop(died.make_consistent()),
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(lock.lock().unwrap());
     }
 }
 
@@ -50,10 +69,17 @@ impl<P: RegionProtocol> Left for OfRegion<'_, P> {
     fn hold(&self) {
         forget(self.0.lock());
     }
-    fn expect_death(&self) {
-        match self.0.lock() {
-            Err(in_region::LockError::OwnerDied(died)) => drop(died.make_consistent()),
-            other => panic!("{other:?}"),
+    fn expect_death(&self, limit: Option<Duration>) {
+        let outcome = || match limit {
+            Some(limit) => self.0.lock_for(limit),
+            None => self.0.lock(),
+        };
+        loop {
+            match outcome() {
+                Err(in_region::LockError::TimedOut) if limit.is_some() => {}
+                Err(in_region::LockError::OwnerDied(died)) => break drop(died.make_consistent()),
+                other => panic!("{other:?}"),
+            }
         }
         drop(self.0.lock().unwrap());
     }
@@ -62,6 +88,23 @@ impl<P: RegionProtocol> Left for OfRegion<'_, P> {
 fn of_region<P: RegionProtocol + Shareable>(region: &Region) -> OfRegion<'_, P> {
     let lock = || Mutex::from_raw(InRegion::<P>::new(), 0);
     OfRegion(region.object("lock", lock).unwrap())
+}
+
+/// A reader, whose seat is the only one.
+struct OfReaders<'r, K: SeatLock>(Pin<&'r RobustRwLock<u32, 1, Uncounted, K>>);
+
+impl<K: SeatLock> Left for OfReaders<'_, K> {
+    fn hold(&self) {
+        forget(self.0.read());
+    }
+    /// Readers come and go, without a report.
+    fn expect_death(&self, limit: Option<Duration>) {
+        match limit {
+            Some(limit) => while self.0.read_for(limit).is_err() {},
+            None => drop(self.0.read().unwrap()),
+        }
+        drop(self.0.write().unwrap());
+    }
 }
 
 fn region() -> Region {
@@ -80,8 +123,13 @@ fn with_each_kind(name: &str, test: impl Fn(&dyn Left)) {
     if may_use_priorities(name) {
         test(&robust::<Protect<Shared>>());
     }
-    test(&of_region::<WaitWake<Shared>>(&region()));
-    test(&of_region::<Throughput<Shared>>(&region()));
+    let region = region();
+    test(&of_region::<WaitWake<Shared>>(&region));
+    test(&of_region::<Throughput<Shared>>(&self::region()));
+    let readers = region.object("readers", || RobustRwLock::new(0)).unwrap();
+    test(&OfReaders::<mutex::Robust>(readers));
+    let readers = region.object("region readers", || RegionRwLock::in_region(0));
+    test(&OfReaders::<InRegion>(readers.unwrap()));
 }
 
 #[test]
@@ -103,6 +151,7 @@ fn a_waiter_gets_the_lock_of_a_thread_that_called_exec() {
                         let (path, end) = (c"/bin/true", core::ptr::null::<libc::c_char>());
                         // SAFETY: a path, and a list of arguments that ends with null.
                         unsafe { libc::execl(path.as_ptr(), path.as_ptr(), end) };
+                        panic!("{}", io::Error::last_os_error());
                     });
                 });
             });
@@ -112,7 +161,7 @@ fn a_waiter_gets_the_lock_of_a_thread_that_called_exec() {
                 thread::scope(|scope| {
                     scope.spawn(|| {
                         id.set();
-                        lock.expect_death();
+                        lock.expect_death(None);
                     });
                     trial.wait_until(|| id.is_in_futex());
                     go.store(1, SeqCst);
@@ -121,7 +170,7 @@ fn a_waiter_gets_the_lock_of_a_thread_that_called_exec() {
             } else {
                 go.store(1, SeqCst);
                 child.succeed();
-                lock.expect_death();
+                lock.expect_death(Some(SHORT));
             }
             trial.progress();
         }
@@ -167,7 +216,7 @@ fn a_waiter_gets_the_lock_of_a_process_whose_memory_was_taken_away() {
         });
         spins.kill();
         victim.wait();
-        lock.expect_death();
+        lock.expect_death(Some(SHORT));
         trial.progress();
     });
 }

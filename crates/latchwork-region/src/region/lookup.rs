@@ -14,12 +14,15 @@ use crate::mutex::InRegion;
 use crate::sys::futex_bits::NO_THREAD;
 use crate::sys::thread;
 use crate::task::{Attachment, Me};
+use crate::time::Deadline;
 use core::time::Duration;
 use core::{fmt, ptr};
 use rustix::fd::{AsRawFd, RawFd};
 
 /// How often a thread that becomes a task checks whether another one still has a lock.
 const POLL_INTERVAL: Duration = Duration::from_micros(100);
+/// How long it waits for one owner before it asks whether the owner's thread exists.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The checker's record in the slot of a task.
 #[inline]
@@ -200,10 +203,19 @@ impl Inner {
     /// calling thread did before. For a thread that is no task yet, and cannot acquire the lock.
     fn outlast_owner(&self, lock: &InRegion) {
         let owner = lock.owner_from_now_on();
-        let lives = || Owner::from_raw(owner).is_some_and(|owner| self.is_alive(owner));
-        while lives() && lock.owner() == owner {
+        let Some(task) = Owner::from_raw(owner) else {
+            return;
+        };
+        let mut patience = Deadline::after(PATIENCE);
+        while self.is_alive(task) && lock.owner() == owner {
             // A critical section is short, unless its owner does not run.
             lock.sleep_beside(POLL_INTERVAL);
+            if patience.has_passed() {
+                patience = Deadline::after(PATIENCE);
+                if self.has_vanished(task) {
+                    return;
+                }
+            }
         }
     }
 

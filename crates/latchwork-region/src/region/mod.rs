@@ -78,6 +78,7 @@ mod task_table;
 mod transfer;
 mod undo;
 mod validate;
+mod vanished;
 mod vec;
 #[doc(hidden)]
 pub mod wait_record;

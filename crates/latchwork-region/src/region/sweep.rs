@@ -31,7 +31,6 @@ use super::task_table::{Life, Orphans, Slot, life_of};
 use super::{AttachError, Inner, Region};
 use crate::atomic::Ordering;
 use crate::mutex::in_region::RawError;
-use crate::mutex::{OWNER_DIED, WAITERS};
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::NO_THREAD;
@@ -44,15 +43,24 @@ use core::time::Duration;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// So many tasks a joiner asks about, whatever the size of the table: each costs a system call.
-const ASKED: usize = 4;
-
 /// How long a sweep waits for the kernel and for dying tasks.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a thread that finds no dead task waits for one of which nobody can say whether it is being killed.
 const UNASKED_WAIT: Duration = Duration::from_millis(20);
 /// How often it checks whether a living task is being killed.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Whom a thread asks whether a task is being killed.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// `/proc`. A process that it hides is supposed to go on.
+    Proc,
+    /// The same, beside the death of another task of the process. If that is hidden, it is being killed, unless the dead task's
+    /// thread has `ended` by itself.
+    ProcClosely { ended: bool },
+    /// Nobody: `/proc` says nothing of the process, which may be being killed.
+    Nobody,
+}
 
 /// The result of a [sweep](Region::sweep).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,20 +113,6 @@ impl Inner {
         self.sweep_after(|| {})
     }
 
-    /// As [`Self::sweep`], also for the tasks whose death the kernel has not marked. One system call for each living task of
-    /// this PID namespace.
-    pub fn sweep_all(&self) -> Result<Swept, AttachError> {
-        self.sweep_vanished(self.used_slots().iter())
-    }
-
-    /// Marks the tasks whose death the kernel has not marked, in a region that no process uses.
-    pub(super) fn end_vanished(&self) {
-        let Ok(me) = Me::get() else { return };
-        for slot in self.slots() {
-            slot.mark_if_vanished(|| self.is_here(slot, me));
-        }
-    }
-
     /// Frees the slots whose claimants, threads of this PID namespace, were killed while they joined or left. The threads of
     /// other namespaces cannot do it, not even those that find the table full of such slots.
     fn free_abandoned(&self, me: Me) {
@@ -131,60 +125,8 @@ impl Inner {
         }
     }
 
-    /// As [`Self::sweep_all`], for [`ASKED`] of the tasks: others for each task that joins.
-    pub fn sweep_some(&self, joined: Owner) -> Result<Swept, AttachError> {
-        let used = self.used_slots();
-        // The successive tasks of one place ask about all others in turn.
-        let turn = usize::from(joined.slot()).wrapping_add(joined.generation() as usize);
-        let first = turn.wrapping_mul(ASKED);
-        let of_turn = |index| used.get(first.wrapping_add(index) % used.len());
-        self.sweep_vanished((0..ASKED.min(used.len())).filter_map(of_turn))
-    }
-
-    /// Whether this task has vanished, for a waiter for its `lock`. Settles that death, unless the lock is the sweep lock: the
-    /// caller takes that over, and a later sweep settles the death.
-    pub fn settle_if_vanished(&self, task: Owner, lock: usize) -> bool {
-        let (Some(slot), Ok(me)) = (self.slots().get(usize::from(task.slot())), Me::get()) else {
-            return false;
-        };
-        if !self.is_alive(task) || !self.is_here(slot, me) || !slot.has_vanished() {
-            return false;
-        }
-        if lock == core::ptr::from_ref(&self.header().sweep_lock).addr() {
-            // The task may have left since it was seen alive, and another one may have the slot. Then it holds no lock.
-            return self.is_alive(task);
-        }
-        // If it fails, the next waiter asks again.
-        let _ = self.sweep_vanished(core::iter::once(slot));
-        !self.is_alive(task)
-    }
-
-    /// As [`Self::sweep`], also for those of these slots whose task has vanished.
-    fn sweep_vanished<'s>(
-        &self,
-        slots: impl Iterator<Item = &'s Slot> + Clone,
-    ) -> Result<Swept, AttachError> {
-        let Ok(me) = Me::get() else {
-            return self.sweep();
-        };
-        let may_ask = |slot: &Slot| slot.is_alive() && self.is_here(slot, me);
-        let mut lost = slots.clone();
-        if !lost.any(|slot| may_ask(slot) && slot.has_vanished()) {
-            return self.sweep();
-        }
-        self.sweep_after(|| {
-            for slot in slots {
-                crate::atomic::unless_disabled!(
-                    SweepMarksVanished,
-                    slot.mark_if_vanished(|| may_ask(slot)),
-                    ()
-                );
-            }
-        })
-    }
-
     /// Settles all deaths after `first`, which runs under the sweep lock.
-    fn sweep_after(&self, first: impl FnOnce()) -> Result<Swept, AttachError> {
+    pub(super) fn sweep_after(&self, first: impl FnOnce()) -> Result<Swept, AttachError> {
         let mut swept = Swept::default();
         let _undisturbed = Undisturbed::begin();
         let lock = &self.header().sweep_lock;
@@ -293,9 +235,13 @@ impl Inner {
                     && let can_ask = *can_ask.get_or_insert_with(|| self.can_ask_about(slot))
                     && (can_ask || !ended)
                 {
+                    let ask = match can_ask {
+                        true => Ask::ProcClosely { ended },
+                        false => Ask::Nobody,
+                    };
                     lists_walked &= crate::atomic::unless_disabled!(
                         SweepWaitsForOtherThreads,
-                        self.wait_if_being_killed(other, can_ask, until),
+                        self.wait_if_being_killed(other, ask, until),
                         true
                     );
                 }
@@ -319,38 +265,34 @@ impl Inner {
             self.is_here(slot, me) && slot.process.load(Ordering::Relaxed) != own
         };
         let mut others = self.living_slots().filter(is_of_other_process).peekable();
-        if others.peek().is_none() {
+        // The answer is the same for all of them.
+        let Some(can_ask) = others.peek().map(|slot| self.can_ask_about(slot)) else {
             return;
-        }
-        let shows_own_ids = introspect::shows_own_ids();
-        let (asked, unasked) = (Deadline::after(WAIT_LIMIT), Deadline::after(UNASKED_WAIT));
+        };
+        let (ask, limit) = match can_ask {
+            true => (Ask::Proc, WAIT_LIMIT),
+            false => (Ask::Nobody, UNASKED_WAIT),
+        };
+        let until = Deadline::after(limit);
         for slot in others {
-            // Relaxed: as above.
-            let process = slot.process.load(Ordering::Relaxed);
-            let can_ask = shows_own_ids && introspect::shows_process(process);
-            let until = if can_ask { asked } else { unasked };
-            self.wait_if_being_killed(slot, can_ask, until);
+            if !self.wait_if_being_killed(slot, ask, until) {
+                break;
+            }
         }
     }
 
     /// Whether `/proc` tells this process whether the process of a slot's task is being killed. It does not if that is of
     /// another PID namespace, if the numbers in `/proc` are those of another one, or if `/proc` cannot be read (it is not
-    /// mounted, hides the process, or a filter of system calls forbids to open files).
+    /// mounted, or a filter of system calls forbids to open files).
     fn can_ask_about(&self, slot: &Slot) -> bool {
-        // Relaxed: a task's process never changes.
-        let process = slot.process.load(Ordering::Relaxed);
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        is_here && introspect::shows_own_ids() && introspect::shows_process(process)
+        is_here && introspect::shows_own_ids()
     }
 
     /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. A task about
     /// which this process cannot ask may be being killed.
-    fn wait_if_being_killed(&self, slot: &Slot, can_ask: bool, until: Deadline) -> bool {
-        let process = slot.process.load(Ordering::Relaxed);
+    fn wait_if_being_killed(&self, slot: &Slot, ask: Ask, until: Deadline) -> bool {
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        if is_here && process == thread::process_id() {
-            return true;
-        }
         loop {
             // Acquire: as for `life`.
             let word = slot.life.word.load(Ordering::Acquire);
@@ -361,10 +303,20 @@ impl Inner {
             if tid == NO_THREAD {
                 return true;
             }
-            let goes_on = match can_ask {
-                true => !proc_file::is_ending_in(process, tid),
-                // A task that became another program.
-                false => is_here && no_such_task(tid),
+            // Relaxed: a task sets it after its life-word, and does not change it.
+            let process = slot.process.load(Ordering::Relaxed);
+            if is_here && process == thread::process_id() {
+                return true;
+            }
+            // The kernel has walked its list, or never will.
+            let has_gone = || no_such_task(tid) || no_such_task(process);
+            let goes_on = match ask {
+                Ask::Proc => proc_file::is_ending_in(process, tid) != Some(true),
+                Ask::ProcClosely { ended } => {
+                    let is_ending = proc_file::is_surely_ending_in(process, tid);
+                    is_ending.map_or_else(|| ended || has_gone(), |is_ending| !is_ending)
+                }
+                Ask::Nobody => is_here && has_gone(),
             };
             if goes_on {
                 return true;
@@ -417,40 +369,6 @@ impl Inner {
 }
 
 impl Slot {
-    /// Whether the life-word names a thread that does not exist, although the kernel has not marked it. For a slot of the
-    /// calling thread's PID namespace. A system call.
-    fn has_vanished(&self) -> bool {
-        match self.life() {
-            // No thread's ID says that the task is one that lives as long as its process.
-            Life::Alive(tid) => tid != NO_THREAD && no_such_task(tid),
-            _ => false,
-        }
-    }
-
-    /// Marks the task as the kernel would have at its death, if it [has vanished](Self::has_vanished), and is one of those
-    /// that the caller may ask about. For the thread that sweeps.
-    ///
-    /// Until the marks are set the thread may leave, or its process's keeper or another thread may take the slot: the sweep lock
-    /// keeps none of them away. So the claim is changed first, from what it was before the question to itself, with a new
-    /// count. If that succeeds, nobody has left or claimed the slot since; and from then on nobody does, since the thread
-    /// is gone and the life-word is not free. A life-word that has passed to the keeper is not the one that was read.
-    fn mark_if_vanished(&self, may_ask: impl FnOnce() -> bool) {
-        let claim = self.claim_now();
-        // The tail comes first: after a kill in between the task is still one that has vanished.
-        let words = [&self.tail.word, &self.life.word];
-        let read = words.map(|word| (word, word.load(Ordering::Acquire)));
-        if !may_ask() || !self.has_vanished() || !self.change_claim(claim, claim[0]) {
-            return;
-        }
-        for (word, value) in read {
-            if matches!(life_of(value), Life::Alive(_)) {
-                // AcqRel, and Acquire: as the kernel's marks.
-                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-                let _ = word.compare_exchange(value, OWNER_DIED | WAITERS, success, failure);
-            }
-        }
-    }
-
     /// Waits until the kernel has walked the robust list of the dead task; `false` if that takes too long.
     fn wait_until_list_walked(&self, until: Deadline) -> bool {
         let tail = &self.tail.word;

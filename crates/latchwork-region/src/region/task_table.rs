@@ -36,10 +36,11 @@
 //!
 //! *An unmarked death.* A thread that becomes another program by `exec` dies as a task. If it is not the first of its process,
 //! it gets that one's ID before the kernel walks its list, and the kernel marks no word, since none holds that ID: the
-//! life-word names a thread that does not exist. (The locks on its list stay locked for ever, as with every robust lock on
-//! Linux; region locks do not.) A thread of the same PID namespace that joins or calls `Region::sweep` asks the kernel whether
-//! the threads of all tasks exist, and marks such a life-word itself. The kernel no longer touches it: before an ID ceases to
-//! exist, the list of its thread is walked, or all words on it name another thread. Waiters do not ask.
+//! life-word names a thread that does not exist. So it does if the memory of a killed process, in which the list begins, is taken
+//! away before the process has ended (`process_mrelease`, and the kernel itself where memory is short). A thread of the same PID
+//! namespace that joins or calls `Region::sweep`, or has waited long for such an owner, asks the kernel whether the threads of
+//! tasks exist, and marks such a life-word itself (`vanished.rs`). The kernel no longer touches it: before an ID ceases to exist,
+//! the list of its thread is walked, or cannot be walked any more, or all words on it name another thread.
 //!
 //! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
 //! as other tasks run: it finds the remaining locks through those that it has not reached yet. So everything on the

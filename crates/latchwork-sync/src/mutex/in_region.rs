@@ -48,6 +48,8 @@
 //!    `INTERRUPTIBLE_NAP`); or it also watches the life-words of the region's other tasks, and ends when one of them dies
 //!    (`region/park.rs`). Such a watch begins before the waiter checks that the owner is not gone. How long a nap lasts
 //!    decides when a death is noticed, and never whether: a waiter checks the owner before each sleep.
+//! 7. The life-word of a thread that does not exist may say that it lives: the kernel does not mark each death. So a waiter that
+//!    has slept beside one owner for `PATIENCE`, or gives up, asks whether the thread exists. If not, the life-word is marked.
 //!
 //! *No lock is lost:* let an owner die. If a task waits, it checks by 6 whether the owner is gone, within a nap or when
 //! the death wakes it; a newcomer checks before it sleeps. Each of them that sees the owner gone tries to replace exactly

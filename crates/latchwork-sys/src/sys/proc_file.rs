@@ -31,24 +31,33 @@ fn parse(stat: &[u8]) -> Option<Stat> {
 /// Whether a thread of this process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
 /// Allocates nothing.
 pub fn is_ending(thread: u32) -> bool {
-    shows_own_ids() && is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
+    shows_own_ids() && ending_at(format_args!("/proc/self/task/{thread}/stat")).unwrap_or(false)
 }
 
-/// As [`is_ending`], for a thread of another process. `false` also if the thread has ended, so that the kernel has walked its
-/// robust list.
-///
-/// A thread takes its SIGKILL before the kernel flags it, and the file has the flags before the signals. So a second reading sees
-/// what the first one missed. If the kernel preempts the thread between the two, only a signal that was sent to the whole process
-/// shows: the end of a process by `exit_group` does not.
-pub fn is_ending_in(process: u32, thread: u32) -> bool {
-    let is_ending = || is_ending_at(format_args!("/proc/{process}/task/{thread}/stat"));
-    is_ending() || is_process_killed(process, thread) || is_ending()
+/// As [`is_ending`], for a thread of another process. `None`: the file cannot be read, since the thread has ended (so the kernel
+/// has walked its robust list), or since `/proc` hides the process.
+pub fn is_ending_in(process: u32, thread: u32) -> Option<bool> {
+    ending_at(format_args!("/proc/{process}/task/{thread}/stat"))
 }
 
-fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
+/// As [`is_ending_in`], where a wrong `false` does harm. A thread takes its SIGKILL before the kernel flags it, and the file has the
+/// flags before the signals: a second reading sees what the first one missed. If the kernel preempts the thread between the two for
+/// so long, only a SIGKILL that was sent to the whole process shows.
+pub fn is_surely_ending_in(process: u32, thread: u32) -> Option<bool> {
+    let first = is_ending_in(process, thread);
+    if first != Some(false) {
+        return first;
+    }
+    if is_process_killed(process, thread) {
+        return Some(true);
+    }
+    std::thread::yield_now();
+    is_ending_in(process, thread).or(first)
+}
+
+fn ending_at(stat: core::fmt::Arguments<'_>) -> Option<bool> {
     let mut room = [0; 1024];
-    let stat = read_beginning(stat, &mut room);
-    stat.and_then(parse_ending).unwrap_or(false)
+    read_beginning(stat, &mut room).and_then(parse_ending)
 }
 
 /// When a process has to end, the kernel adds a SIGKILL to the pending signals of each of its threads before
@@ -120,7 +129,8 @@ mod tests {
         assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
         assert!(!is_ending(crate::sys::thread::thread_id()));
         let (process, thread) = (std::process::id(), crate::sys::thread::thread_id());
-        assert!(!is_ending_in(process, thread));
+        assert_eq!(is_surely_ending_in(process, thread), Some(false));
+        assert_eq!(is_ending_in(process, u32::MAX), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::confinement::{has_landlock, path_of, set_path};
 use super::{counted, returned};
 use latchwork::coproc::{Attributes, FileAccess, SystemCalls};
 use latchwork::region::Region;
-use latchwork_testkit::Leftover;
+use latchwork_testkit::{Child, Leftover};
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,7 +19,7 @@ fn use_file_and_socket(region: &Region, (): ()) -> i32 {
     let changes = [
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).is_ok(),
         std::os::unix::fs::chown(&path, user, group).is_ok(),
-        UdpSocket::bind("127.0.0.1:0").is_ok(),
+        UdpSocket::bind("0.0.0.0:0").is_ok(),
     ];
     i32::from(metadata.is_ok()) + changes.map(i32::from).iter().sum::<i32>()
 }
@@ -40,18 +40,18 @@ fn without_files_metadata_and_sockets_remain_and_without_calls_they_do_not() {
     assert_eq!(count(&calls), 0);
 }
 
-/// Whether another process of the user can be signalled, and given a priority.
+/// Whether another process of the user can be signalled, and put on other processors.
 fn meddle(_: &Region, process: u32) -> i32 {
-    let priority = 0_i32;
-    // SAFETY: no signal; and the priority that an ordinary task has.
+    let all = [u64::MAX; 16];
+    // SAFETY: no signal; and a set of all processors.
     let (signal, schedule) = unsafe {
         (
             libc::syscall(libc::SYS_tgkill, process, process, 0),
             libc::syscall(
-                libc::SYS_sched_setscheduler,
+                libc::SYS_sched_setaffinity,
                 process,
-                libc::SCHED_OTHER,
-                &raw const priority,
+                size_of_val(&all),
+                all.as_ptr(),
             ),
         )
     };
@@ -71,7 +71,13 @@ fn other_processes_can_be_signalled_unless_that_is_forbidden() {
     ]);
     for (calls, expected) in [(calls(), 3), (forbidden, 0)] {
         let attributes = Attributes::new().system_calls(calls);
-        let found = returned(&coprocs, meddle, std::process::id(), &attributes);
+        let mut other = Child::fork(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+        let found = returned(&coprocs, meddle, other.pid() as u32, &attributes);
+        other.kill();
         assert_eq!(found, expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::inherit_support::{Lock, wait_until_asleep, wait_until_asleep_at};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::mutex::{Inherit, InheritFault, InheritPlain, Mutex, Protocol};
+use latchwork::mutex::{Inherit, InheritFault, InheritPlain, Mutex};
 use latchwork::sharing::{Private, Shared};
 use latchwork_testkit::Mapped;
 use latchwork_testkit::{Child, Exit, Trial};

@@ -8,12 +8,13 @@ use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, unless_fault};
 use crate::backoff::{FIRST_POLLS, HAND_OVER, REST, pause, rest_if_contended};
 use crate::mutex::wait_mode::check_end;
+#[cfg(not(loom))]
+use crate::mutex::wait_mode::is_over;
 use crate::mutex::{Acquired, WaitMode, WaitWake};
 use crate::sharing::Shared;
 #[cfg(loom)]
 use crate::sys::futex;
 use crate::sys::futex::Wait;
-#[cfg(loom)]
 use crate::time::Deadline;
 use core::ptr;
 #[cfg(not(loom))]
@@ -41,10 +42,9 @@ const LONG_WAITS: u32 = 16;
 #[cfg(not(loom))]
 const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
 
-/// How long a sleep that watches the tasks of the region lasts, after which the waiter asks whether the owner's thread exists:
-/// the kernel does not mark each death.
+/// How long a waiter sleeps beside one owner before it asks whether the owner's thread exists.
 #[cfg(not(loom))]
-const WATCH: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a task is going to sleep.
 #[cfg_attr(
@@ -57,7 +57,7 @@ pub(super) enum Sleep {
     Nap,
     /// For at most [`NAP_AMONG_MANY`]: the lock changes owners.
     NapAmongMany,
-    /// Until a task of the region dies, and for at most [`WATCH`]: one owner has had the lock for a whole nap.
+    /// Until a task of the region dies, and for at most [`PATIENCE`]: one owner has had the lock for a whole nap.
     Watch,
 }
 
@@ -144,6 +144,7 @@ impl<'a> Word<'a> {
         // By invariant 5: the bit that a task which has slept adds to the word as it takes it.
         let mut others = 0;
         let mut sleep = None;
+        let mut patience = Patience::default();
         // An owner that is gone, although the kernel has not marked its death.
         let mut unmarked = None;
         loop {
@@ -208,16 +209,21 @@ impl<'a> Word<'a> {
                 watch = Watch::begin(self.word(), wait_mode, how);
             }
             let ended = watch.sleep(word, wait_mode.deadline());
-            check_end(ended, wait_mode)?;
             others = unless_fault!(RegionTakerForgetsSleepers, WAITERS, 0);
             let owner = owner_of(word);
-            if how == Sleep::Watch && ended == Wait::TimedOut {
-                let lock = ptr::from_ref(self.word()).addr();
-                unmarked = me.has_vanished(owner, lock).then_some(owner);
-            }
             // Relaxed, as in `take`.
             let now = self.word().load(Ordering::Relaxed);
-            if owner_of(now) != owner {
+            let is_same = owner_of(now) == owner;
+            if is_same && patience.is_over(how, ended, wait_mode) {
+                let lock = ptr::from_ref(self.word()).addr();
+                if me.has_vanished(owner, lock) {
+                    unmarked = Some(owner);
+                    word = now;
+                    continue;
+                }
+            }
+            check_end(ended, wait_mode)?;
+            if !is_same {
                 sleep = Some(after_other_owner(how, ended));
             } else if ended == Wait::TimedOut {
                 sleep = Some(Sleep::Watch);
@@ -237,6 +243,40 @@ impl<'a> Word<'a> {
     }
 }
 
+/// When a waiter asks whether the owner's thread exists, since the kernel does not mark each death: after each [`PATIENCE`] for
+/// which it has slept, however often it was woken meanwhile, and before it gives up.
+#[derive(Default)]
+pub(super) struct Patience {
+    #[cfg(not(loom))]
+    ends: Option<Deadline>,
+}
+
+impl Patience {
+    /// Whether to ask now, after a sleep that `ended` beside the same owner.
+    #[cfg(not(loom))]
+    pub(super) fn is_over(&mut self, how: Sleep, ended: Wait, wait_mode: WaitMode) -> bool {
+        if ended == Wait::TimedOut && is_over(wait_mode.deadline()) {
+            return true;
+        }
+        // A nap that a release has ended is not worth a look at the clock.
+        if how != Sleep::Watch && ended == Wait::Again {
+            return false;
+        }
+        let end = *self.ends.get_or_insert_with(|| Deadline::after(PATIENCE));
+        let has_passed = end.has_passed();
+        if has_passed {
+            self.ends = None;
+        }
+        has_passed
+    }
+
+    /// In a model each death is marked.
+    #[cfg(loom)]
+    pub(super) fn is_over(&mut self, _: Sleep, _: Wait, _: WaitMode) -> bool {
+        false
+    }
+}
+
 /// A sleep that has not begun yet.
 #[cfg(not(loom))]
 pub(super) enum Watch<'a> {
@@ -249,7 +289,7 @@ pub(super) enum Watch<'a> {
 #[cfg(not(loom))]
 mod sleeping {
     use super::{
-        AtomicU64, INTERRUPTIBLE_NAP, LONG_WAITS, NAP, NAP_AMONG_MANY, Ordering, Sleep, WATCH,
+        AtomicU64, INTERRUPTIBLE_NAP, LONG_WAITS, NAP, NAP_AMONG_MANY, Ordering, PATIENCE, Sleep,
         Wait, WaitMode, Watch,
     };
     use crate::atomic::AtomicU32;
@@ -325,7 +365,7 @@ mod sleeping {
             let expected = (seen >> 32) as u32;
             match (self, deadline) {
                 (Self::Tasks(watch), deadline) => {
-                    watch.sleep_again(expected, end_of_nap(WATCH, deadline))
+                    watch.sleep_again(expected, end_of_nap(PATIENCE, deadline))
                 }
                 // Without a deadline the nap's length is enough: the clock need not be read.
                 (Self::Nap(word, nap), None) => {
@@ -414,6 +454,22 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    /// Signals and deaths that end each sleep early do not keep a waiter from asking.
+    #[test]
+    fn patience_ends_after_a_second_of_short_sleeps() {
+        let mut patience = Patience::default();
+        let begin = std::time::Instant::now();
+        let mut is_over = |how, ended| patience.is_over(how, ended, WaitMode::FOREVER);
+        while !is_over(Sleep::Watch, Wait::Again) && !is_over(Sleep::Nap, Wait::Interrupted) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(begin.elapsed() >= PATIENCE);
+        assert!(!is_over(Sleep::Watch, Wait::Again), "it begins again");
+        let mut patience = Patience::default();
+        let over = WaitMode::until(Some(Deadline::now()));
+        assert!(patience.is_over(Sleep::Nap, Wait::TimedOut, over));
     }
 
     /// A nap that ended beside the same owner: the wait goes on with a watch. `CONTRACT.md` states the bounds.

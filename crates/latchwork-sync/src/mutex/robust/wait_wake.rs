@@ -56,8 +56,8 @@ pub(super) fn sleep(
             futex::wait_for(word, expected, futex::Sharing::Shared, nap)
         }
     };
-    if ended == Wait::TimedOut {
-        mark_if_gone(word, expected);
+    if ended != Wait::Again && mark_if_gone(word, expected) {
+        return Ok(());
     }
     check_end(ended, wait_mode)
 }

@@ -239,17 +239,21 @@ pub(super) fn no_such_task(tid: u32) -> bool {
     running::no_such_task(tid)
 }
 
-/// For robust locks, after a nap beside an owner, whose ID is in `seen`. If no task has that ID, the kernel has not found the
-/// lock on that owner's list; this sets the bits that the kernel would have set. (It would be wrong only if three things happened
-/// between the check and the swap: another waiter did the same, the kernel gave that ID to a new task, having used up all others,
-/// and that task took the lock.)
+/// For robust locks, after a sleep beside an owner, whose ID is in `seen`. If no task has that ID, the kernel has not found the
+/// lock on that owner's list; this sets the bits that the kernel would have set, and returns true. It would be wrong only if the
+/// following happened between the first read here and the swap: the owner released the lock and ended, or another waiter did the
+/// same as this one; the kernel gave that ID to a new task, for which it uses up all others first; and that task took the lock,
+/// with waiters.
 #[cold]
-pub(in crate::mutex) fn mark_if_gone(word: &AtomicU32, seen: u32) {
-    if no_such_task(seen & TID_MASK) {
-        // Relaxed: the bits carry no data. If it fails, another task has done it.
-        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = word.compare_exchange(seen, WAITERS | OWNER_DIED, success, failure);
+pub(in crate::mutex) fn mark_if_gone(word: &AtomicU32, seen: u32) -> bool {
+    // Relaxed, here and below: the bits carry no data.
+    if word.load(Ordering::Relaxed) != seen || !no_such_task(seen & TID_MASK) {
+        return false;
     }
+    let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+    // If it fails, another task has done it.
+    let _ = word.compare_exchange(seen, WAITERS | OWNER_DIED, success, failure);
+    true
 }
 
 /// Whether this process has no thread of this ID. Some 280 ns. (In a model all tasks are of one process.)

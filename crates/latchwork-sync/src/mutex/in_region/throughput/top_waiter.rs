@@ -3,7 +3,7 @@
 
 use super::super::forms::RawError;
 use super::super::lock::{WAITERS, is_held, owner_of};
-use super::super::wait::{Sleep, Watch};
+use super::super::wait::{Patience, Sleep, Watch};
 use super::{Lock, REQUEST};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{Budget, FIRST_POLLS, TOP_WAITER, pause};
@@ -29,6 +29,7 @@ impl Lock<'_> {
     ) -> Result<Acquired, RawError> {
         let mut timing = Timing::start(Some(if at_once { 0 } else { THRESHOLD }));
         let mut sleep = Sleep::Nap;
+        let mut patience = Patience::default();
         loop {
             if let Some(ended) = self.poll_while_owner_runs(&timing, wait_mode, budget) {
                 return ended;
@@ -69,17 +70,22 @@ impl Lock<'_> {
             let until = timing.end_of_watch(is_overdue, wait_mode.deadline());
             budget.sleeps();
             let (ended, slept) = watch.sleep_woken(word | WAITERS, until);
-            if sleep == Sleep::Watch && ended == Wait::TimedOut {
-                // The next round finds the mark.
-                let lock = core::ptr::from_ref(self.word).addr();
-                self.me.has_vanished(owner_of(word), lock);
-            }
             // A sleep that ends with the threshold is no nap of full length.
             if is_overdue && ended == Wait::TimedOut {
                 sleep = Sleep::Watch;
             }
             if slept || ended == Wait::TimedOut {
                 timing.has_slept();
+            }
+            // Relaxed: as above.
+            let is_same = owner_of(self.word.load(Ordering::Relaxed)) == owner_of(word);
+            let lock = core::ptr::from_ref(self.word).addr();
+            if is_same
+                && patience.is_over(sleep, ended, wait_mode)
+                && self.me.has_vanished(owner_of(word), lock)
+            {
+                // The next round finds the mark.
+                continue;
             }
             check_end(ended, wait_mode)?;
         }
