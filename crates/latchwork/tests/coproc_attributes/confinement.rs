@@ -7,13 +7,14 @@ use latchwork::condvar::Condvar;
 use latchwork::coproc::{Attributes, FileAccess, Outcome, Signal, SpawnError, SystemCalls};
 use latchwork::event::{EventSet, Events};
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex};
+use latchwork::mutex::{self, InRegion, Mutex, Robust};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, Vec as RegionVec};
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
 use latchwork::sharing::Shared;
 use latchwork_testkit::step::Alarm;
 use latchwork_testkit::{Child, Leftover, refuse};
+use std::sync::Barrier;
 use std::time::Duration;
 
 /// The strictest that is ready-made.
@@ -202,6 +203,37 @@ fn a_death_ends_no_coproc_that_must_not_open_files() {
         }
         assert_eq!(returned(&coprocs, locks, (), &attributes), 7);
     }
+}
+
+/// A waiter that has slept for long asks whether the owner's thread exists, and a new task whether some others do.
+#[test]
+fn a_long_wait_ends_no_coproc_that_may_do_little() {
+    fn waits(region: &Region, (): ()) -> i32 {
+        let long = Duration::from_millis(1100);
+        let lock = region.find::<Mutex<u32, InRegion>>("lock").unwrap();
+        let first = matches!(lock.lock_for(long), Err(LockError::TimedOut));
+        let robust = region.find::<Mutex<u32, Robust>>("robust").unwrap();
+        let second = matches!(robust.lock_for(long), Err(mutex::LockError::TimedOut));
+        i32::from(first) + i32::from(second)
+    }
+    let (region, coprocs) = counted();
+    let lock = region.object("lock", || Mutex::in_region(0_u32)).unwrap();
+    let robust = region.object("robust", || Mutex::robust(0_u32)).unwrap();
+    let strict = SystemCalls::library().denied_kills();
+    let attributes = Attributes::new().system_calls(strict).core_size(0);
+    let (held, end) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guards = (lock.lock().unwrap(), robust.lock().unwrap());
+            held.wait();
+            end.wait();
+        });
+        held.wait();
+        let coproc = coprocs.spawn_value(waits, (), &attributes);
+        let outcome = coproc.unwrap().join().unwrap().outcome;
+        end.wait();
+        assert!(matches!(outcome, Outcome::Returned(2)), "{outcome:?}");
+    });
 }
 
 /// The coproc dies before it can report that it has started, and signals end each wait of its creator.
