@@ -314,7 +314,9 @@ impl Inner {
                 Ask::Proc => proc_file::is_ending_in(process, tid) != Some(true),
                 Ask::ProcClosely { ended } => {
                     let is_ending = proc_file::is_surely_ending_in(process, tid);
-                    is_ending.map_or_else(|| ended || has_gone(), |is_ending| !is_ending)
+                    // A thread that is not there has ended, unless the whole process is hidden.
+                    let is_hidden = || !(has_gone() || introspect::shows_process(process));
+                    is_ending.map_or_else(|| ended || !is_hidden(), |is_ending| !is_ending)
                 }
                 Ask::Nobody => is_here && has_gone(),
             };

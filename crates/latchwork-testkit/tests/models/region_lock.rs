@@ -353,6 +353,7 @@ fn each_wait_ends_beside_a_task_that_sleeps_for_something_else() {
     let large = RegionLock {
         rounds: 2,
         kills: 3,
+        successors: 2,
         ..small
     };
     explore::prove("region lock, bystander", &small, &[large]);
@@ -367,6 +368,8 @@ fn each_wait_that_begins_with_a_nap_ends() {
         ..SMALL
     };
     let large = RegionLock {
+        rounds: 2,
+        kills: 2,
         successors: 1,
         ..small
     };

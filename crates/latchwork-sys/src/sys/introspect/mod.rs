@@ -18,6 +18,6 @@ pub use self::own_ids::shows_own_ids;
 pub(super) use self::path::open;
 pub(super) use self::thread::is_process_killed;
 pub use self::thread::{
-    fields_after_name, priority_of, read_beginning, sleeps_at, stack, thread_state,
+    fields_after_name, priority_of, read_beginning, shows_process, sleeps_at, stack, thread_state,
 };
 pub use super::errno::error_name;

@@ -26,6 +26,12 @@ pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Opt
     Some(&buffer[..count])
 }
 
+/// Whether this process may read in `/proc` about another one of its PID namespace. (The option `hidepid` hides those of other
+/// users, and those that cannot be dumped.)
+pub fn shows_process(process: u32) -> bool {
+    read_beginning(format_args!("/proc/{process}/stat"), &mut [0; 16]).is_some()
+}
+
 /// Whether a SIGKILL was sent to the process of a thread. It stays pending for the process when its threads take theirs.
 pub(in crate::sys) fn is_process_killed(process: u32, thread: u32) -> bool {
     const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
