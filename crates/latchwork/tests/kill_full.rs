@@ -336,7 +336,9 @@ fn tasks_in_a_full_region_die_and_fork_and_nothing_is_lost() {
     }
     stop.store(1, SeqCst);
     workers.into_iter().for_each(Child::succeed);
-    at_risk.iter_mut().for_each(|child| drop(child.kill()));
+    for child in &mut at_risk {
+        child.kill();
+    }
     // Children of killed workers are killed with them, and end soon.
     trial.wait_until(|| {
         region.sweep().unwrap();
