@@ -1,7 +1,7 @@
 #!/bin/sh
 # The models of larger bounds: visits all their states, and writes how many they are to results/models/DAY.json (or to the
 # file that the first argument names). LATCHWORK_MODEL_STATES is the most states of a model (10^9); the largest ones have
-# some 6·10^8, and take 13 GB. No part of the other checks.
+# some 6.5·10^8, and take 14 GB. No part of the other checks.
 . "$(dirname "$0")/lib.sh"
 result=${1:-results/models/$(date -u +%F).json}
 mkdir -p "$(dirname "$result")"

@@ -459,7 +459,11 @@ fn two_deaths_are_noticed_in_time_beside_a_successor() {
         successors: 1,
         ..SMALL
     };
-    let large = Lookout { tasks: 4, ..small };
+    let large = Lookout {
+        tasks: 4,
+        stops: 1,
+        ..small
+    };
     explore::prove("lookout, two deaths and a successor", &small, &[large]);
 }
 
