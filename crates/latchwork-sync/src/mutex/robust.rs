@@ -81,7 +81,8 @@
 //! *Hostile events:* after EINTR the wait goes on. exec counts as the death of all threads of the process, except for a
 //! thread that calls exec and is not the first: the kernel gives it the first thread's ID before it walks the list, and
 //! then its locks name another task (Linux 6.18). A process whose memory is taken away before it ends (`process_mrelease`) has
-//! no list to walk. A waiter sees such a death when a nap ends: no thread has the owner's ID.
+//! no list to walk. A waiter sees such a death when a nap ends: no thread has the owner's ID. It sets the word as the kernel would
+//! have set it, and then takes it as any task would; if it is killed in between, the others find the word so after their naps.
 //! In the child of a fork no lock is held: an inherited guard belongs to the parent, and dropping it in the child
 //! aborts. If a signal handler forks in the middle of a lock call or an unlock, the child must not return into it: it has
 //! no record of a task any more, and may acquire or release the lock in the name of its parent. A signal handler that
