@@ -1,6 +1,5 @@
 //! Tasks whose death the kernel has not marked: who asks whether their threads exist, and marks them. The [task
 //! table](super::task_table) says when that happens.
-#![allow(unsafe_code)]
 
 use super::heap::Owner;
 use super::sweep::Swept;
