@@ -19,7 +19,9 @@
 #                      exclusive loads and stores
 #   --processors LIST  the machines of each kernel by their processors ("2 8"; a user-mode kernel has one)
 #   --only PATTERN     only the test programs whose name matches this basic regular expression
-#   --fault NAME       with the fault of kernels/faults/NAME.patch in the code: the tests that the patch names must fail
+#   --fault NAME       with the fault of kernels/faults/NAME.patch in the code: the tests that the patch names must fail in
+#                      a machine of this run in which they have passed without it (kernels/found.sh). What each machine
+#                      found goes to results/kernels/faults/NAME.txt
 #   --results FOLDER   another folder for the results
 #
 # Variables: LATCHWORK_KERNELS, the cache (~/.cache/latchwork-kernels); LATCHWORK_KERNELS_LIMIT, the seconds that a
@@ -207,7 +209,7 @@ in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$w
 [ "$status" = 0 ] || exit "$status"
 say "the machines' memory file has $(du -m "$work/base.cpio" | cut -f1) MiB"
 
-bad=0
+bad=0 found=0
 # The numbers of the processors that this process may use.
 own_processors() {
     awk -F '[:,\t]+' '/^Cpus_allowed_list/ {
@@ -308,6 +310,15 @@ for kernel in $kernels; do
             sed 's/ .*//' "$work/run.list" | ci/kernels/collect.sh "$log" "$status"
         } >"$report"
         cat "$report"
+        if [ -n "$fault" ]; then
+            # shellcheck disable=SC2046 # names without spaces
+            set -- $(find results/kernels -name "$machine.txt" | sort)
+            [ $# = 0 ] || ci/kernels/add.sh "$@" >"$work/control"
+            [ $# != 0 ] || : >"$work/control"
+            if verdict=$(ci/kernels/found.sh "$report" "$work/control"); then found=1; fi
+            echo "$machine, $(sed -n 's/^release //p' "$report"): $verdict" | tee -a "$work/verdicts"
+            continue
+        fi
         outcome=$(ci/kernels/outcome.sh "$report")
         say "$machine: $outcome (console: $log)"
         case $outcome in
@@ -319,7 +330,10 @@ for kernel in $kernels; do
     done
 done
 if [ -n "$fault" ]; then
-    [ $bad = 1 ] || { echo "the fault $fault was not found"; exit 1; }
+    [ -s "$work/verdicts" ] || { echo "ci/kernels.sh: no machine ran" >&2; exit 1; }
+    mkdir -p results/kernels/faults
+    { echo "$date, $commit: $(sed -n 1p "$patch")"; cat "$work/verdicts"; } >"results/kernels/faults/$fault.txt"
+    [ $found = 1 ] || { echo "the fault $fault was not found"; exit 1; }
     echo "the fault $fault was found"
     exit 0
 fi

@@ -153,6 +153,65 @@ fn a_program_that_had_no_time_was_not_run_and_a_refused_kernel_has_not_failed() 
     assert_eq!(outcome(folder.path(), &result), "not run");
 }
 
+/// What the script `found.sh` says of a machine with a planted fault, and its status.
+fn verdict(folder: &Path, result: &str, control: &str) -> (String, bool) {
+    let [report, without] = [("report", result), ("control", control)].map(|(name, text)| {
+        let file = folder.join(name);
+        fs::write(&file, text).unwrap();
+        file
+    });
+    let output = script("found.sh")
+        .arg(report)
+        .arg(without)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    (said.trim_end().to_owned(), output.status.success())
+}
+
+/// Only a test that fails, and passes without the fault, has found it: no machine that did not start, and no program that
+/// could not run.
+#[test]
+fn a_planted_fault_is_found_by_a_test_that_passes_without_it() {
+    let folder = Leftover::folder("kernels");
+    let console = |second: &str| {
+        let text = [START, ONE, second, THREE, "@@ all\n"].concat();
+        collected(folder.path(), &text, "0")
+    };
+    let failed = console(
+        "@@ begin two\n@@ end two failed passed=4 failed=1 ignored=0 status=101 seconds=5\n@@ fault two a_b\n",
+    );
+    let hung = console(
+        "@@ begin two\n@@ end two hung passed=? failed=? ignored=? status=137 seconds=600\n",
+    );
+    let without = console(TWO);
+    let of = |result: &str, control: &str| verdict(folder.path(), result, control);
+    for (result, said) in [
+        (&failed, "found by two (failed: a_b)"),
+        (&hung, "found by two"),
+    ] {
+        assert_eq!(of(result, &without), (said.to_owned(), true));
+        for control in ["", result] {
+            let unknown = "not shown: no result without the fault of two".to_owned();
+            assert_eq!(of(result, control), (unknown, false));
+        }
+    }
+    assert_eq!(
+        of(&without, &without),
+        ("missed by one two three".to_owned(), false)
+    );
+    let stopped = collected(
+        folder.path(),
+        &[START, "@@ begin two\nKernel panic\n"].concat(),
+        "0",
+    );
+    let no_end = "not shown: no program came to its end".to_owned();
+    assert_eq!(of(&stopped, &without), (no_end, false));
+    let no_machine = collected(folder.path(), "qemu: no such file\n", "1");
+    let no_start = "not shown: the machine did not start".to_owned();
+    assert_eq!(of(&no_machine, &without), (no_start, false));
+}
+
 /// What the script `add.sh` makes of files of results, the oldest first.
 fn added(folder: &Path, files: &[&Path]) -> String {
     let list = folder.join("list");
