@@ -91,7 +91,7 @@ fn check_owner(file: &OwnedFd, trusts_any_owner: bool) -> Result<(), AttachError
     if !status.regular {
         return Err(AttachError::NotARegion);
     }
-    if !trusts_any_owner && status.user != memory::effective_user() {
+    if !trusts_any_owner && !memory::is_own_user(status.user) {
         return Err(AttachError::Permission);
     }
     Ok(())

@@ -79,7 +79,7 @@ impl Observer {
     fn new(place: &Place, options: &RegionOptions) -> Result<Self, AttachError> {
         let file = open(place)?;
         let status = memory::file_status(&file).map_err(system("fstat"))?;
-        if !options.trusts_any_owner() && status.user != memory::effective_user() {
+        if !options.trusts_any_owner() && !memory::is_own_user(status.user) {
             return Err(AttachError::Permission);
         }
         let snapshot = Snapshot::new(file, place)?;

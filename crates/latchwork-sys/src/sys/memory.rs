@@ -130,9 +130,28 @@ pub fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The effective user of the calling process.
-pub fn effective_user() -> u32 {
-    rustix::process::geteuid().as_raw()
+/// Whether a file's owner, as the kernel says, is the effective user of the calling process.
+///
+/// In a user namespace that does not map all users, the kernel gives each user that it cannot name the same number, the
+/// overflow user's. So there that number is nobody's.
+pub fn is_own_user(user: u32) -> bool {
+    user == rustix::process::geteuid().as_raw()
+        && (user != overflow_user() || all_users_have_names())
+}
+
+/// The number of users that have none in the caller's user namespace; the kernel's default if it cannot be read.
+fn overflow_user() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+    text.ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(65_534)
+}
+
+/// Whether the caller's user namespace maps all users, as the first one does.
+fn all_users_have_names() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    // The first number of a range inside, the same outside, and how many.
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A random number.

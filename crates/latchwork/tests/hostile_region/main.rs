@@ -4,9 +4,9 @@
 
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{AttachError, Region, RegionOptions};
-use latchwork_testkit::{Leftover, Seed, output_of};
+use latchwork_testkit::{Child, Exit, Leftover, Seed, output_of};
 use rustix::fs::{CWD, FileType, Mode};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -352,6 +352,47 @@ fn a_file_that_another_user_owns_must_be_trusted_explicitly() {
     std::os::unix::fs::chown(named.path(), Some(65534), None).unwrap();
     assert_eq!(attach(&named), "Permission");
     assert_eq!(attach_as("trust", &named), "attached");
+}
+
+/// Where no user has a name, all owners seem to be the caller.
+#[test]
+#[allow(unsafe_code)]
+fn a_file_of_another_user_is_refused_in_a_user_namespace_that_maps_no_users() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to give a file away");
+        return;
+    }
+    let named = Named::file("unmapped", &region_bytes());
+    std::os::unix::fs::chown(named.path(), Some(1234), None).unwrap();
+    rustix::fs::chmod(named.path(), Mode::from_raw_mode(0o666)).unwrap();
+    const ATTACHED: i32 = 1;
+    const NO_NAMESPACE: i32 = 2;
+    let attach = |trusts| {
+        let attach = || {
+            // SAFETY: the child has one thread.
+            if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+                std::process::exit(NO_NAMESPACE);
+            }
+            let owner = std::fs::metadata(named.path()).unwrap().uid();
+            assert_eq!(owner, rustix::process::geteuid().as_raw());
+            // SAFETY: the test has made it, and gave it away.
+            let options = unsafe { RegionOptions::new().trust_any_owner(trusts) };
+            let (attached, observed) = (options.attach(&named.0), options.observe(&named.0));
+            match (attached, observed) {
+                (Err(AttachError::Permission), Err(AttachError::Permission)) => {}
+                (Ok(_), Err(_)) => std::process::exit(ATTACHED),
+                other => panic!("{other:?}"),
+            }
+        };
+        Child::fork(attach).wait()
+    };
+    match attach(false) {
+        Exit::Code(NO_NAMESPACE) => eprintln!("skipped: user namespaces are not permitted"),
+        refused => {
+            assert_eq!(refused, Exit::Code(0));
+            assert_eq!(attach(true), Exit::Code(ATTACHED));
+        }
+    }
 }
 
 /// It is refused before its locks are asked for: whoever owns it could keep them for ever.

@@ -180,10 +180,7 @@ fn damage_is_found_after_a_wait_for_another_attach() {
     let named = Named::file("waits", &with(entry + 16, &nowhere));
     let file = std::fs::File::open(named.path()).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();
-    let blocked = format!(
-        ":{} ",
-        std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap())
-    );
+    let blocked = format!(":{} ", MetadataExt::ino(&file.metadata().unwrap()));
     std::thread::scope(|scope| {
         let attached = [(); 3].map(|()| scope.spawn(|| attach(&named)));
         // One of them waits for the file lock, and the others for that one.
