@@ -403,13 +403,18 @@ fn a_task_can_hold_any_number<P: RegionProtocol>() {
         all.edit().push(new(0)).unwrap();
     }
     let all: &[Lock<P>] = &all;
-    Child::fork(|| {
+    let has_all = Mapped::new(AtomicU32::new(0));
+    let mut owner = Child::fork(|| {
         for lock in all {
             forget(lock.lock().unwrap());
         }
-    })
-    .succeed();
-    trial.progress();
+        has_all.store(1, SeqCst);
+        loop {
+            thread::park();
+        }
+    });
+    trial.wait_until(|| has_all.load(SeqCst) == 1 || owner.try_wait().is_some());
+    assert_eq!(owner.kill(), Exit::Signal(libc::SIGKILL));
     let begin = Instant::now();
     for lock in all {
         *expect_owner_died(lock) += 1;

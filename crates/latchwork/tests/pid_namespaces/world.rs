@@ -21,6 +21,7 @@ pub struct World {
     right: AtomicU64,
     inside: AtomicU32,
     inside_semaphore: AtomicU32,
+    inside_fast: AtomicU32,
     pub lock: Mutex<u64, InRegion>,
     fast: Mutex<u64, InRegion<Throughput<Shared>>>,
     table: RegionRwLock<[u64; 2], 4>,
@@ -58,6 +59,7 @@ impl World {
             right: AtomicU64::new(0),
             inside: AtomicU32::new(0),
             inside_semaphore: AtomicU32::new(0),
+            inside_fast: AtomicU32::new(0),
             lock: Mutex::in_region(0),
             fast: Mutex::in_region_throughput(0),
             table: RegionRwLock::in_region([0; 2]),
@@ -186,9 +188,18 @@ impl<'r> Objects<'r> {
             6 => {
                 let fast = match world.fast.lock() {
                     Ok(fast) => fast,
-                    Err(LockError::OwnerDied(died)) => died.make_consistent(),
+                    Err(LockError::OwnerDied(died)) => {
+                        world.inside_fast.store(0, SeqCst);
+                        died.make_consistent()
+                    }
                     Err(error) => panic!("{error}"),
                 };
+                assert_eq!(
+                    world.inside_fast.swap(1, SeqCst),
+                    0,
+                    "two owners of a throughput lock"
+                );
+                world.inside_fast.store(0, SeqCst);
                 drop(fast);
             }
             7 => match world.table.read() {
