@@ -7,7 +7,7 @@
 runs=${1:-20}
 results=results/lost-wakeup.md
 command -v cc >/dev/null 2>&1 || { echo "skipped: no C compiler is installed"; exit 0; }
-cargo build --locked -p latchwork-c -p latchwork-cli -p latchwork-preload
+cargo build --locked -p latchwork-c -p latchwork-cli -p latchwork-preload -p latchwork-examples
 target=${CARGO_TARGET_DIR:-target}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -69,4 +69,6 @@ row yes 'glibc, robust, `PTHREAD_PRIO_INHERIT`' 50 "$folder/inherit" 50 4
 row yes '`lw_robust_mutex_t`' 20 "$folder/lw_robust_mutex" 20 4
 row yes '`lw_robust_tp_mutex_t`' 20 "$folder/lw_robust_tp_mutex" 20 4
 row yes '`lw_robust_pi_mutex_t`' 50 "$folder/lw_robust_pi_mutex" 50 4
+row yes '`Mutex::in_region`, the program in Rust' 50 "$target/debug/lost_wakeup"
+row yes '`Mutex::in_region_throughput`, the program in Rust' 50 "$target/debug/lost_wakeup" throughput
 exit "$failed"
