@@ -1,6 +1,9 @@
 //! What lock calls report goes up through `?`, and lets go of the lock on its way.
 
-use latchwork::mutex::{Inherit, LockError, LockFailure, Mutex, Protect, Robust, Throughput};
+use latchwork::mutex::{
+    InRegion, Inherit, LockError, LockFailure, Mutex, Protect, Robust, Throughput,
+};
+use latchwork::region::RegionOptions;
 use latchwork::rwlock::{self, RobustRwLock};
 use latchwork::sharing::Shared;
 use latchwork_testkit::in_dying_thread;
@@ -25,8 +28,10 @@ fn other_protocols(
     protects: Pin<&Mutex<u32, Robust<Protect<Shared>>>>,
     throughput: Pin<&Mutex<u32, Robust<Throughput<Shared>>>>,
     plain: &Mutex<u32, Inherit>,
+    in_region: &Mutex<u32, InRegion>,
 ) -> Result<u32, Box<dyn Error>> {
-    Ok(*inherits.lock()? + *protects.lock()? + *throughput.lock()? + *plain.lock()?)
+    let robust = *inherits.lock()? + *protects.lock()? + *throughput.lock()?;
+    Ok(robust + *plain.lock()? + *in_region.lock()?)
 }
 
 fn read(lock: Pin<&RobustRwLock<u32>>) -> Result<u32, Box<dyn Error>> {
@@ -103,15 +108,19 @@ fn errors_of_all_protocols_propagate() {
     let protects = pin!(Mutex::robust_protect(1, 2));
     let throughput = pin!(Mutex::robust_throughput(3));
     let plain = Mutex::inherit(4);
+    let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous();
+    let region = region.unwrap();
+    let in_region = region.object("lock", || Mutex::in_region(5)).unwrap();
     let sum = other_protocols(
         inherits.as_ref(),
         protects.as_ref(),
         throughput.as_ref(),
         &plain,
+        in_region.get_ref(),
     );
     // Without real-time scheduling the ceiling may be refused, which is an error like others.
     match sum {
-        Ok(sum) => assert_eq!(sum, 10),
+        Ok(sum) => assert_eq!(sum, 15),
         Err(error) => println!("refused: {error}"),
     }
 }

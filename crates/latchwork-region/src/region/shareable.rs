@@ -47,7 +47,7 @@ use core::mem::MaybeUninit;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be placed in a region",
     label = "not `Shareable`",
-    note = "a region is shared between processes: use `Mutex<_, Robust>` and the containers of `latchwork::region`, and #[derive(Shareable)] for your own types"
+    note = "a region is shared between processes: use `Mutex<_, InRegion>` and the containers of `latchwork::region`, and #[derive(Shareable)] for your own types"
 )]
 pub unsafe trait Shareable: Send + Sync + 'static {
     /// Identifies the layout: two builds with the same fingerprint can read each other's values.

@@ -8,7 +8,7 @@
 //! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the owner runs at a priority ceiling |
 //! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to every later lock call | real-time tasks: the owner runs at the priority of its waiters |
 //! | [`Robust`] | 40 bytes | reported to the next owner | processes that can be killed at any moment |
-//! | [`InRegion`] | 8 bytes | reported to the next owner | the same, for data in a region: as fast as a lock that is not robust, and not pinned |
+//! | [`InRegion`] | 8 bytes | reported to the next owner | the same, for data in a region: nearly as fast as a lock that is not robust, and not pinned |
 //! | [`InRegion<Throughput>`](InRegion) | 16 bytes | reported to the next owner | the same, for many tasks and critical sections of a microsecond or more |
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next owner | the same, with the properties of their protocol |
 //!
