@@ -13,7 +13,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{Scene, Taken, WakeOrder, as_task};
+use latchwork::model::{Scene, Taken, WakeOrder, as_task, step};
 use latchwork::mutex::WaitWake;
 use latchwork::sharing;
 use loom::sync::Arc;
@@ -90,6 +90,37 @@ fn unrepaired_means_not_recoverable_for_all_tasks() {
     unrepaired_is_lost::<Form>(Scene::default());
 }
 
+/// The owner wakes one of two sleepers, takes the lock again, and gives it up before that one has run.
+fn two_sleepers_end_when_the_lock_is_given_up(scene: Scene) {
+    let end = |shared: &Shared| match shared.lock.lock(None) {
+        Taken::OwnerDied => shared.lock.give_up(),
+        taken => assert_eq!(taken, Taken::NotRecoverable),
+    };
+    scene.explore(Some(2), move || {
+        let shared = Arc::<Shared>::default();
+        let dies = |shared: &Shared| {
+            shared.lock.lock(None);
+            step();
+        };
+        spawn(&shared, 1, Some(1), dies).join().unwrap();
+        let mut sleepers = Vec::new();
+        as_task(0, None, || {
+            assert_eq!(shared.lock.lock(None), Taken::OwnerDied);
+            sleepers.extend([2, 3].map(|number| spawn(&shared, number, None, end)));
+            shared.lock.pass_on();
+            end(&shared);
+        });
+        sleepers
+            .into_iter()
+            .for_each(|sleeper| sleeper.join().unwrap());
+    });
+}
+
+#[test]
+fn all_sleepers_end_when_the_lock_is_given_up() {
+    two_sleepers_end_when_the_lock_is_given_up(Scene::default());
+}
+
 #[test]
 fn the_owner_is_told_that_it_holds_the_lock() {
     Scene::default().explore(None, || {
@@ -108,6 +139,12 @@ region_twin!(
     RegionTakerForgetsSleepers,
     "deadlock",
     |scene| at_every_step(scene, 2, TWO, Shared::enter)
+);
+region_twin!(
+    twin_last_unlock_that_forgets_the_sleepers_is_found,
+    RegionLastUnlockForgetsSleepers,
+    "deadlock",
+    two_sleepers_end_when_the_lock_is_given_up
 );
 region_twin!(
     twin_unlock_that_forgets_the_sleepers_is_found,

@@ -115,6 +115,8 @@ pub enum Fault {
     RegionUnlockRelaxed,
     /// A waiter that has slept takes a region lock as if no other task slept.
     RegionTakerForgetsSleepers,
+    /// In the last unlock of a lock that nobody is to have any more.
+    RegionLastUnlockForgetsSleepers,
     /// A region lock with waiters is released as if no task slept.
     RegionUnlockForgetsSleepers,
     /// A sleeper at a region lock does not see deaths.

@@ -239,6 +239,9 @@ impl<P: RegionProtocol> InRegion<P> {
     /// freed; 0: none.
     fn free_from(&self, mut word: u64, owner: u64, flags: u64, wakes: u32) -> u64 {
         let address = &raw const self.word;
+        // Wakes all: a task that was woken, and would put `WAITERS` back, may not have run yet.
+        let ends = flags & NOT_RECOVERABLE != 0;
+        let is_last = unless_fault!(RegionLastUnlockForgetsSleepers, ends, false);
         while owner_of(word) == owner {
             let (kept, wakes) = P::hand_on(word, flags, wakes);
             // Release: pairs with the Acquire of the next owner.
@@ -249,7 +252,7 @@ impl<P: RegionProtocol> InRegion<P> {
                 Ordering::Relaxed,
             );
             match freed {
-                Ok(_) if word & WAITERS != 0 => {
+                Ok(_) if word & WAITERS != 0 || is_last => {
                     futex::wake_high(address, wakes, ANY, Sharing::Shared);
                     return word;
                 }
