@@ -21,6 +21,8 @@ scratch=$target/soak
 mkdir -p "$results" "$scratch"
 rm -f "$scratch"/*
 say "soak, $minutes minutes"
+# Before this script writes to the result, which is a file of the repository.
+revision=$(git describe --always --dirty --abbrev=12)
 names="kill_mixed kill_full kill_queue kill_semaphore kill_heap kill_robust kill_rwlock kill_in_region kill_containers kill_condvar \
 kill_meetings kill_event kill_recovery kill_attach kill_check pid_namespaces"
 arguments=
@@ -162,7 +164,7 @@ wait "$mixed" "$full" "$inspector"
 {
     printf '# Soak\n\n'
     printf '%s: %s minutes, seed %s, %s processors, Linux %s, release build of %s. Load average at the end: %s.\n\n' "$(date -u +%F)" "$minutes" "$first" \
-        "$(nproc)" "$(uname -r | sed 's/-.*//')" "$(git describe --always --dirty --abbrev=12)" "$(cut -d ' ' -f 1 /proc/loadavg)"
+        "$(nproc)" "$(uname -r | sed 's/-.*//')" "$revision" "$(cut -d ' ' -f 1 /proc/loadavg)"
     printf '| program | runs without a fault |\n| --- | --- |\n'
     sort "$scratch/passed" | uniq -c | while read -r count name; do
         printf '| %s | %s |\n' "$name" "$count"
