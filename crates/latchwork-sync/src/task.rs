@@ -47,7 +47,8 @@ mod membership;
 mod record;
 
 pub use self::attachment::{
-    Attachment, AttachmentParts, MAX_ATTACHMENTS, after_owner_death, set_owner_death_hook,
+    Attachment, AttachmentParts, MAX_ATTACHMENTS, after_marked_death, after_owner_death,
+    set_owner_death_hook,
 };
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};

@@ -132,30 +132,47 @@ fn with_each_kind(name: &str, test: impl Fn(&dyn Left)) {
     test(&OfReaders::<InRegion>(readers.unwrap()));
 }
 
+/// A process whose second thread becomes another program.
+struct Execs {
+    process: Child,
+    may_go: Mapped<AtomicU32>,
+}
+
+impl Execs {
+    /// Begins one in which that thread has called `hold`.
+    fn start(trial: &Trial, hold: &(dyn Fn() + Sync)) -> Self {
+        let [has_held, may_go] = [(); 2].map(|()| Mapped::new(AtomicU32::new(0)));
+        let process = Child::fork(|| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    hold();
+                    has_held.store(1, SeqCst);
+                    trial.wait_until(|| may_go.load(SeqCst) == 1);
+                    let (path, end) = (c"/bin/true", core::ptr::null::<libc::c_char>());
+                    // SAFETY: a path, and a list of arguments that ends with null.
+                    unsafe { libc::execl(path.as_ptr(), path.as_ptr(), end) };
+                    panic!("{}", io::Error::last_os_error());
+                });
+            });
+        });
+        trial.wait_until(|| has_held.load(SeqCst) == 1);
+        Self { process, may_go }
+    }
+
+    /// Returns when that program has ended.
+    fn vanish(self) {
+        self.may_go.store(1, SeqCst);
+        self.process.succeed();
+    }
+}
+
 #[test]
 fn a_waiter_gets_the_lock_of_a_thread_that_called_exec() {
     let name = "a_waiter_gets_the_lock_of_a_thread_that_called_exec";
     let trial = Trial::begin(name);
     with_each_kind(name, |lock| {
         for waits in [false, true] {
-            let (held, go) = (
-                Mapped::new(AtomicU32::new(0)),
-                Mapped::new(AtomicU32::new(0)),
-            );
-            let child = Child::fork(|| {
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        lock.hold();
-                        held.store(1, SeqCst);
-                        trial.wait_until(|| go.load(SeqCst) == 1);
-                        let (path, end) = (c"/bin/true", core::ptr::null::<libc::c_char>());
-                        // SAFETY: a path, and a list of arguments that ends with null.
-                        unsafe { libc::execl(path.as_ptr(), path.as_ptr(), end) };
-                        panic!("{}", io::Error::last_os_error());
-                    });
-                });
-            });
-            trial.wait_until(|| held.load(SeqCst) == 1);
+            let owner = Execs::start(&trial, &|| lock.hold());
             if waits {
                 let id = ThreadId::default();
                 thread::scope(|scope| {
@@ -164,17 +181,135 @@ fn a_waiter_gets_the_lock_of_a_thread_that_called_exec() {
                         lock.expect_death(None);
                     });
                     trial.wait_until(|| id.is_in_futex());
-                    go.store(1, SeqCst);
+                    owner.vanish();
                 });
-                child.succeed();
             } else {
-                go.store(1, SeqCst);
-                child.succeed();
+                owner.vanish();
                 lock.expect_death(Some(SHORT));
             }
             trial.progress();
         }
     });
+}
+
+/// All waits are too short to pass the gate, at which a task is stopped: nobody but those who give up there asks.
+#[test]
+fn short_waits_behind_a_stopped_waiter_get_the_lock_of_a_vanished_owner() {
+    let trial =
+        Trial::begin("short_waits_behind_a_stopped_waiter_get_the_lock_of_a_vanished_owner");
+    let region = region();
+    let (robust, of_region) = (
+        robust::<Throughput<Shared>>(),
+        of_region::<Throughput<Shared>>(&region),
+    );
+    let locks: [&dyn Left; 2] = [&robust, &of_region];
+    for lock in locks {
+        let owner = Execs::start(&trial, &|| lock.hold());
+        let mut waiter = Child::fork(|| lock.hold());
+        trial.wait_until(|| waiter.is_in_futex() || waiter.is_in_region_sleep());
+        waiter.signal(libc::SIGSTOP);
+        trial.wait_until(|| waiter.is_stopped());
+        owner.vanish();
+        lock.expect_death(Some(Duration::from_millis(10)));
+        waiter.kill();
+        trial.progress();
+    }
+}
+
+/// A waiter for a seat naps on all of them, not only on its favourite one.
+#[test]
+fn a_reader_gets_the_seat_of_a_vanished_one_whichever_it_is() {
+    let trial = Trial::begin("a_reader_gets_the_seat_of_a_vanished_one_whichever_it_is");
+    let region = region();
+    let lock: Pin<&RegionRwLock<u32, 2>> = region
+        .object("readers", || RegionRwLock::in_region(0))
+        .unwrap();
+    let slot = || region.task_id().unwrap().slot();
+    // The favourite seat of this task, and of the reader that lives, is the first one.
+    assert_eq!(slot() % 2, 0);
+    let gone = Execs::start(&trial, &|| {
+        assert_eq!(slot() % 2, 1);
+        forget(lock.read().unwrap());
+    });
+    let is_inside = Mapped::new(AtomicU32::new(0));
+    let mut lives = Child::fork(|| {
+        assert_eq!(slot() % 2, 0);
+        forget(lock.read().unwrap());
+        is_inside.store(1, SeqCst);
+        loop {
+            thread::park();
+        }
+    });
+    trial.wait_until(|| is_inside.load(SeqCst) == 1);
+    gone.vanish();
+    drop(lock.read().unwrap());
+    lives.kill();
+    drop(lock.write().unwrap());
+}
+
+/// Signals that come more often than once a second keep no waiter from asking.
+#[test]
+fn an_interruptible_waiter_asks_before_it_gives_up() {
+    extern "C" fn nothing(_: i32) {}
+    // SAFETY: a handler that does nothing.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        let installed = libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut());
+        assert_eq!(installed, 0);
+    }
+    let trial = Trial::begin("an_interruptible_waiter_asks_before_it_gives_up");
+    let region = region();
+    let lock = of_region::<WaitWake<Shared>>(&region);
+    let owner = Execs::start(&trial, &|| lock.hold());
+    let (id, has_it) = (ThreadId::default(), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            id.set();
+            loop {
+                match lock.0.lock_interruptible(None) {
+                    Err(in_region::LockError::Interrupted) => {}
+                    Err(in_region::LockError::OwnerDied(died)) => {
+                        break drop(died.make_consistent());
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            has_it.store(1, SeqCst);
+            // Signals go to it until then.
+            trial.wait_until(|| has_it.load(SeqCst) == 2);
+        });
+        trial.wait_until(|| id.is_in_futex());
+        owner.vanish();
+        while has_it.load(SeqCst) == 0 {
+            id.signal(libc::SIGUSR1);
+            thread::sleep(SHORT);
+        }
+        has_it.store(2, SeqCst);
+    });
+}
+
+/// The next owner may change what decides whether the dead task's allocations have taken effect.
+#[test]
+fn what_a_vanished_owner_had_begun_is_settled_before_its_robust_lock_is_used() {
+    let name = "what_a_vanished_owner_had_begun_is_settled_before_its_robust_lock_is_used";
+    let trial = Trial::begin(name);
+    let region = region();
+    let make = || <WaitWake<Shared> as Kind>::mutex(0);
+    let lock: Pin<&Mutex<u32, mutex::Robust>> = region.object("lock", make).unwrap();
+    let private = || region.heap_stats().private_blocks;
+    assert_eq!(private(), 0);
+    let owner = Execs::start(&trial, &|| {
+        forget(latchwork::region::Box::new_in(7_u32, &region).unwrap());
+        forget(lock.lock().unwrap());
+    });
+    assert_eq!(private(), 1);
+    owner.vanish();
+    match lock.lock() {
+        Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(private(), 0);
 }
 
 /// A process that is killed, and whose memory the kernel takes away before the process has run again.

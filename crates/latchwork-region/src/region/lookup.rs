@@ -209,7 +209,8 @@ impl Inner {
         let mut patience = Deadline::after(PATIENCE);
         while self.is_alive(task) && lock.owner() == owner {
             // A critical section is short, unless its owner does not run.
-            lock.sleep_beside(POLL_INTERVAL);
+            // On no word: this thread is no waiter, and would take the wake-up of one.
+            thread::sleep_until(Deadline::after(POLL_INTERVAL));
             if patience.has_passed() {
                 patience = Deadline::after(PATIENCE);
                 if self.has_vanished(task) {

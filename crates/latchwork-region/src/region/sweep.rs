@@ -394,9 +394,13 @@ impl Slot {
 ///
 /// If no task is dead, the owner was killed while a thread's locks passed to its keeper, or has panicked: tasks to which it
 /// has lent the data may be about to die, too.
-pub(super) fn after_owner_death(lock: usize) {
+///
+/// `may_be_unmarked`: a waiter may have found out by itself that the owner's thread is gone. Then the owner's task is marked
+/// first: one system call for each living task of this PID namespace.
+pub(super) fn after_owner_death(lock: usize, may_be_unmarked: bool) {
     if let Some(inner) = Inner::containing(lock) {
-        if !inner.has_unswept() {
+        let has_vanished = may_be_unmarked && inner.any_has_vanished();
+        if !has_vanished && !inner.has_unswept() {
             inner.outlast_killed_tasks();
         }
         // A thread that can be no task (it runs its last destructors, for instance) cannot sweep. Then it cannot use the heap,
@@ -404,7 +408,10 @@ pub(super) fn after_owner_death(lock: usize) {
         crate::atomic::unless_disabled!(
             OwnerDeathSweeps,
             {
-                let _ = inner.sweep();
+                let _ = match has_vanished {
+                    true => inner.sweep_all(),
+                    false => inner.sweep(),
+                };
             },
             ()
         );

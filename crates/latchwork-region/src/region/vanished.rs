@@ -21,6 +21,12 @@ impl Inner {
         self.sweep_vanished(self.used_slots().iter())
     }
 
+    /// Whether a task has died without the kernel's mark. One system call for each living task of this PID namespace.
+    pub(super) fn any_has_vanished(&self) -> bool {
+        let mut slots = self.used_slots().iter();
+        Me::get().is_ok_and(|me| slots.any(|slot| self.is_here(slot, me) && slot.has_vanished()))
+    }
+
     /// Marks the tasks whose death the kernel has not marked, in a region that no process uses.
     pub(super) fn end_vanished(&self) {
         let Ok(me) = Me::get() else { return };

@@ -75,21 +75,32 @@ impl Held {
 /// Calls the regions' hook for a robust lock that was taken from a dead owner. To be called with the lock's address,
 /// after the lock was taken and before the new owner can use the data.
 pub fn after_owner_death(lock: usize) {
+    // A waiter may have found the owner's thread gone: of that death the owner's life-word says nothing.
+    call_owner_death_hook(lock, true);
+}
+
+/// The same for a lock whose waiters take it only if the owner's life-word says that it is dead.
+pub fn after_marked_death(lock: usize) {
+    call_owner_death_hook(lock, false);
+}
+
+fn call_owner_death_hook(lock: usize, may_be_unmarked: bool) {
     // Acquire: pairs with the Release in `set_owner_death_hook`.
     let hook = OWNER_DEATH_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: only `set_owner_death_hook` stores here, and only functions of this type.
-        let hook: fn(usize) = unsafe { core::mem::transmute(hook) };
-        hook(lock);
+        let hook: fn(usize, bool) = unsafe { core::mem::transmute(hook) };
+        hook(lock, may_be_unmarked);
     }
 }
 
-/// Installs the function that [`after_owner_death`] calls. Regions lie above this layer and install it this way.
+/// Installs the function that [`after_owner_death`] and [`after_marked_death`] call: with the lock's address, and whether
+/// the kernel may not have marked the death. Regions lie above this layer and install it this way.
 ///
 /// # Safety
 /// Called by the crate of regions alone: its hook completes what the dead task had begun in the region's memory, before
 /// the new owner uses that. Without the hook, safe code would find containers half changed.
-pub unsafe fn set_owner_death_hook(hook: fn(usize)) {
+pub unsafe fn set_owner_death_hook(hook: fn(usize, bool)) {
     OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
 }
 

@@ -74,7 +74,7 @@ pub struct Regions {
     pub join: fn(usize) -> Result<(), NotATask>,
     /// Whether the task with an identity is gone from the region with an attachment's `context`. What it left in the region
     /// may not be settled yet: the next owner of its lock has that done before it accesses the data
-    /// ([`after_owner_death`](super::after_owner_death)).
+    /// ([`after_marked_death`](super::after_marked_death)).
     ///
     /// # Safety
     /// The context is that of an attachment of the calling thread.

@@ -2,7 +2,7 @@
 
 use super::mortal;
 
-pub use super::task::after_owner_death;
+pub use super::task::after_marked_death;
 
 /// Does not occur in a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

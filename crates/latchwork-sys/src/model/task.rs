@@ -119,3 +119,5 @@ impl Me {
 }
 
 pub fn after_owner_death(_: usize) {}
+
+pub fn after_marked_death(_: usize) {}

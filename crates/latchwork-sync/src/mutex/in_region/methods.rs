@@ -144,7 +144,7 @@ impl<T: ?Sized, P: RegionProtocol> Mutex<T, InRegion<P>> {
         match self.raw.acquire_slowly(wait_mode) {
             Ok((Acquired::Clean, owner)) => Ok(RegionGuard::new(self, owner)),
             Ok((Acquired::OwnerDied, owner)) => {
-                membership::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
+                membership::after_marked_death(core::ptr::from_ref(self).cast::<u8>().addr());
                 let died = OwnerDied::new(RegionGuard::new(self, owner));
                 Err(LockError::OwnerDied(died))
             }

@@ -220,8 +220,15 @@ impl<'a> Lock<'a> {
             ended
         });
         match ended {
-            // The lock may be free, and reserved for a task that is dead; or the owner is.
+            // The lock may be free, and reserved for a task that is dead; or the owner is. (If all waits are short, they end
+            // at the gate, and nobody else asks whether the owner's thread exists.)
             Err(unfinished @ (RawError::TimedOut | RawError::Interrupted)) => {
+                // Relaxed: a hint.
+                let owner = owner_of(self.word.load(Ordering::Relaxed));
+                if owner != 0 && !self.is_gone_task(owner) {
+                    let lock = core::ptr::from_ref(self.word).addr();
+                    self.me.has_vanished(owner, lock);
+                }
                 match self.take_at_once() {
                     Err(RawError::WouldBlock) => Err(unfinished),
                     ended => ended,

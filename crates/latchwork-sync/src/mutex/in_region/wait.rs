@@ -244,7 +244,8 @@ impl<'a> Word<'a> {
 }
 
 /// When a waiter asks whether the owner's thread exists, since the kernel does not mark each death: after each [`PATIENCE`] for
-/// which it has slept, however often it was woken meanwhile, and before it gives up.
+/// which it has slept, however often it was woken meanwhile, and before it gives up, because its time is over or because of a
+/// signal.
 #[derive(Default)]
 pub(super) struct Patience {
     #[cfg(not(loom))]
@@ -255,7 +256,12 @@ impl Patience {
     /// Whether to ask now, after a sleep that `ended` beside the same owner.
     #[cfg(not(loom))]
     pub(super) fn is_over(&mut self, how: Sleep, ended: Wait, wait_mode: WaitMode) -> bool {
-        if ended == Wait::TimedOut && is_over(wait_mode.deadline()) {
+        let gives_up = match ended {
+            Wait::TimedOut => is_over(wait_mode.deadline()),
+            Wait::Interrupted => wait_mode.is_interruptible(),
+            Wait::Again => false,
+        };
+        if gives_up {
             return true;
         }
         // A nap that a release has ended is not worth a look at the clock.
@@ -265,7 +271,7 @@ impl Patience {
         let end = *self.ends.get_or_insert_with(|| Deadline::after(PATIENCE));
         let has_passed = end.has_passed();
         if has_passed {
-            self.ends = None;
+            self.ends = Some(Deadline::after(PATIENCE));
         }
         has_passed
     }
@@ -289,12 +295,11 @@ pub(super) enum Watch<'a> {
 #[cfg(not(loom))]
 mod sleeping {
     use super::{
-        AtomicU64, INTERRUPTIBLE_NAP, LONG_WAITS, NAP, NAP_AMONG_MANY, Ordering, PATIENCE, Sleep,
-        Wait, WaitMode, Watch,
+        AtomicU64, INTERRUPTIBLE_NAP, LONG_WAITS, NAP, NAP_AMONG_MANY, PATIENCE, Sleep, Wait,
+        WaitMode, Watch,
     };
     use crate::atomic::AtomicU32;
     use crate::mutex::end_of_nap;
-    use crate::mutex::in_region::{InRegion, RegionProtocol};
     use crate::sleep::DeathWatch;
     use crate::sys::futex::{self, Sharing};
     use crate::sys::own_record::with_habits;
@@ -327,21 +332,6 @@ mod sleeping {
     fn high_half(word: &AtomicU64) -> &AtomicU32 {
         // SAFETY: the reference is only passed to waits.
         unsafe { futex::high_word(word) }
-    }
-
-    impl<P: RegionProtocol> InRegion<P> {
-        /// Sleeps for at most `time`, or less if the lock changes meanwhile. For a task that cannot acquire it.
-        #[doc(hidden)]
-        pub fn sleep_beside(&self, time: core::time::Duration) {
-            // Relaxed: only compared.
-            let word = self.word().load(Ordering::Relaxed);
-            futex::wait_for(
-                high_half(self.word()),
-                (word >> 32) as u32,
-                Sharing::Shared,
-                time,
-            );
-        }
     }
 
     impl<'a> Watch<'a> {
@@ -466,10 +456,23 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert!(begin.elapsed() >= PATIENCE);
-        assert!(patience.ends.is_none(), "it begins again");
         let mut patience = Patience::default();
         let over = WaitMode::until(Some(Deadline::now()));
         assert!(patience.is_over(Sleep::Nap, Wait::TimedOut, over));
+        let interruptible = WaitMode::interruptible(None);
+        assert!(patience.is_over(Sleep::Nap, Wait::Interrupted, interruptible));
+    }
+
+    /// The next second begins when a question is due, and not with the sleep after it.
+    #[test]
+    fn a_waiter_asks_after_each_second() {
+        let mut patience = Patience::default();
+        let mut is_over = || patience.is_over(Sleep::Watch, Wait::TimedOut, WaitMode::FOREVER);
+        assert!(!is_over());
+        for _ in 0..2 {
+            std::thread::sleep(PATIENCE);
+            assert!(is_over());
+        }
     }
 
     /// A nap that ended beside the same owner: the wait goes on with a watch. `CONTRACT.md` states the bounds.

@@ -2,7 +2,7 @@
 //! [the parent](super).
 
 use super::trace::{Acquisition, Counting, Entry, Event};
-use super::words::{Polls, Words, is_not_in_process, no_such_task, take};
+use super::words::{Polls, Words, is_not_in_process, mark_if_gone, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{ALL, FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
 use crate::mutex::{TID_MASK, Unfinished, WaitMode};
@@ -106,7 +106,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             .gate
             .enter::<S>(me, ends_turn, wait_mode, is_dead, before_sleep);
         if let Err(unfinished) = at_gate {
-            // The word may be reserved for a top waiter that is dead, or stopped: if all waits are short, no nap ends.
+            // The word may be reserved for a top waiter that is dead, or stopped: if all waits are short, no nap ends. Nor does
+            // anyone else ask then whether the owner's thread exists.
+            if ROBUST {
+                let word = self.word.load(Ordering::Relaxed);
+                if word & TID_MASK != 0 {
+                    mark_if_gone(self.word, word);
+                }
+            }
             let taken = self.try_lock(me) || ROBUST && self.take_free(me);
             return taken.then_some(Entry::Stolen).ok_or(unfinished);
         }

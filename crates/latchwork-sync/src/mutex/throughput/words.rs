@@ -239,11 +239,10 @@ pub(super) fn no_such_task(tid: u32) -> bool {
     running::no_such_task(tid)
 }
 
-/// For robust locks, after a sleep beside an owner, whose ID is in `seen`. If no task has that ID, the kernel has not found the
+/// For robust locks, after a wait for an owner, whose ID is in `seen`. If no task has that ID, the kernel has not found the
 /// lock on that owner's list; this sets the bits that the kernel would have set, and returns true. It would be wrong only if the
 /// following happened between the first read here and the swap: the owner released the lock and ended, or another waiter did the
-/// same as this one; the kernel gave that ID to a new task, for which it uses up all others first; and that task took the lock,
-/// with waiters.
+/// same as this one; the kernel gave that ID to a new task, for which it uses up all others first; and that task took the lock.
 #[cold]
 pub(in crate::mutex) fn mark_if_gone(word: &AtomicU32, seen: u32) -> bool {
     // Relaxed, here and below: the bits carry no data.

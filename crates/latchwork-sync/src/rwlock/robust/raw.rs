@@ -161,7 +161,10 @@ impl<const READERS: usize, C: Counting<Event>, K: SeatLock> RawRobust<READERS, C
         me: K::Owner,
         wait_mode: WaitMode,
     ) -> Result<usize, RawError<K::Fault>> {
-        let favourite = K::number(me) % READERS;
+        // A nap on each seat in turn: its reader may have died without the kernel's mark, which only a waiter for that very
+        // seat finds out.
+        let mut seat = K::number(me) % READERS;
+        let mut lost = 0;
         loop {
             // SAFETY: by the caller's contract.
             match unsafe { self.take_free_seat(me) } {
@@ -170,10 +173,12 @@ impl<const READERS: usize, C: Counting<Event>, K: SeatLock> RawRobust<READERS, C
             }
             let nap = end_of_nap(NAP, wait_mode.deadline());
             // SAFETY: by the caller's contract.
-            match unsafe { self.seats[favourite].take(wait_mode.at_most(nap)) } {
-                Err(RawError::TimedOut) if !is_over(wait_mode.deadline()) => {}
-                taken => return taken.map(|()| favourite),
+            match unsafe { self.seats[seat].take(wait_mode.at_most(nap)) } {
+                Err(RawError::TimedOut) if !is_over(wait_mode.deadline()) => lost = 0,
+                Err(RawError::NotRecoverable) if lost + 1 < READERS => lost += 1,
+                taken => return taken.map(|()| seat),
             }
+            seat = (seat + 1) % READERS;
         }
     }
 
