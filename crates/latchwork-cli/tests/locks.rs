@@ -8,6 +8,8 @@ mod boards;
 mod common;
 #[path = "locks/kills.rs"]
 mod kills;
+#[path = "locks/priorities.rs"]
+mod priorities;
 #[path = "locks/roles.rs"]
 mod roles;
 #[path = "locks/screen.rs"]

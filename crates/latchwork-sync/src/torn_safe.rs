@@ -110,7 +110,7 @@ unsafe impl<T> TornSafe for MaybeUninit<T> {}
 ///
 /// # Safety
 /// As for [`ptr::write`](core::ptr::write).
-pub(crate) unsafe fn overwrite<T>(place: *mut T, value: T) {
+pub unsafe fn overwrite<T>(place: *mut T, value: T) {
     // SAFETY: the caller guarantees that the place may be written; any bytes are a `MaybeUninit`. Volatile: the bytes
     // are stored although others follow.
     unsafe {

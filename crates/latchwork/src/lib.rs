@@ -3,7 +3,7 @@
 //!
 //! | to | use |
 //! | --- | --- |
-//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust), [`InRegion`](mutex::InRegion) or [`Spin`](spin::Spin) |
+//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust), [`InRegion`](mutex::InRegion) or [`Spin`](spin::Spin); in a region, by recorded priorities, [`semaphore::PriorityMutex`] |
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`], [`rwlock::RegionRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`], [`once::RegionOnce`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
@@ -97,7 +97,7 @@ pub use latchwork_sys::negative_twin;
 pub use latchwork_sys::sys::slow_paths::SlowPaths;
 
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sync::{backoff, hook, sleep, task};
+use latchwork_sync::{backoff, hook, sleep, task, torn_safe};
 #[cfg(not(loom))]
 use latchwork_sys::text;
 #[allow(unused_imports, reason = "each file names them by `crate::`")]

@@ -9,6 +9,7 @@ use latchwork::mutex::{LockError, Mutex};
 use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{self, RobustRwLock};
+use latchwork::semaphore::{PriorityMutex, PriorityMutexOptions, priority_mutex};
 use latchwork_testkit::{Child, Exit, Mapped, Trial};
 use std::thread;
 use std::time::Instant;
@@ -33,6 +34,10 @@ fn a_process_killed_during_the_hand_over_leaves_everything_to_others() {
     let queue = Queue::create(&region, "queue", &QueueOptions::new(16, 16)).unwrap();
     let plain = region.object("plain", || [const { Mutex::robust(0_u64) }; THREADS]);
     let plain = plain.unwrap();
+    let plans: [_; THREADS] = core::array::from_fn(|number| {
+        let options = PriorityMutexOptions::new();
+        PriorityMutex::create(&region, &format!("plan {number}"), &options, || 0_u64).unwrap()
+    });
     let queued = Mapped::new([const { Mutex::robust_throughput(0_u64) }; THREADS]);
     let read = Mapped::new(RobustRwLock::<u64, THREADS>::new(0));
     let written = Mapped::new([const { RobustRwLock::<u64, 2>::new(0) }; THREADS]);
@@ -50,6 +55,7 @@ fn a_process_killed_during_the_hand_over_leaves_everything_to_others() {
                 thread::scope(|scope| {
                     let leaves = scope.spawn(|| {
                         forget(plain.lock().unwrap());
+                        forget(plans[number].lock().unwrap());
                         forget(queued.each()[number].lock().unwrap());
                         forget(read.pin().read().unwrap());
                         forget(written.each()[number].write().unwrap());
@@ -80,6 +86,13 @@ fn a_process_killed_during_the_hand_over_leaves_everything_to_others() {
             match lock.lock() {
                 Ok(_) => {}
                 Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for plan in plans {
+            match plan.lock() {
+                Ok(_) => {}
+                Err(priority_mutex::LockError::OwnerDied(died)) => drop(died.make_consistent()),
                 Err(error) => panic!("{error}"),
             }
         }

@@ -71,7 +71,7 @@ impl Gathering {
 
 /// Whether a lock of this kind is listed even without owner and waiters.
 fn is_listed(kind: Kind) -> bool {
-    matches!(kind, Kind::Semaphore(_) | Kind::Queue)
+    matches!(kind, Kind::Semaphore(_) | Kind::PriorityMutex | Kind::Queue)
 }
 
 impl Picture {

@@ -148,8 +148,12 @@ impl Gathering {
     }
 
     fn add_semaphore(&mut self, tables: &Tables<'_>, semaphore: &SemaphoreReport) {
-        let kind = Kind::Semaphore(semaphore.kind);
+        let kind = match semaphore.has_data {
+            true => Kind::PriorityMutex,
+            false => Kind::Semaphore(semaphore.kind),
+        };
         let state = match semaphore.owner {
+            _ if semaphore.not_recoverable => State::Unusable,
             _ if !kind.is_lock() => State::Count(semaphore.count.into()),
             Some(_) => State::Held,
             None if semaphore.owner_died => State::OwnerDied,

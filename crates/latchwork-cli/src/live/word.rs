@@ -20,6 +20,7 @@
 use super::memory::{Memory, u32_at, u64_at};
 use super::sleep::{Call, Sleep};
 use latchwork::check::hook;
+use latchwork::semaphore::inspect::SemaphoreKind as S;
 
 pub(crate) const TID_MASK: u32 = 0x3fff_ffff;
 pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
@@ -68,7 +69,9 @@ pub(crate) enum Kind {
     /// A lock that protects a region's own tables.
     RegionLock,
     /// A region's semaphore.
-    Semaphore(latchwork::semaphore::inspect::SemaphoreKind),
+    Semaphore(S),
+    /// A region's mutex that serves by recorded priority.
+    PriorityMutex,
     /// A region's message queue.
     Queue,
     /// The events that a task of a region waits for.
@@ -128,7 +131,6 @@ pub(crate) struct Classified {
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
-        use latchwork::semaphore::inspect::SemaphoreKind as S;
         match self {
             Self::Pthread {
                 robust,
@@ -159,6 +161,7 @@ impl Kind {
             Self::Semaphore(S::Ceiling) => "ceiling semaphore",
             Self::Semaphore(S::Inherit) => "inheriting semaphore",
             Self::Semaphore(_) => "semaphore",
+            Self::PriorityMutex => "priority mutex",
             Self::Queue => "message queue",
             Self::Events => "events",
             Self::Checked(kind, _) => kind.name(),
@@ -167,7 +170,6 @@ impl Kind {
 
     /// Whether a task that waits for it waits for an owner, if one is recorded.
     pub(crate) fn is_lock(self) -> bool {
-        use latchwork::semaphore::inspect::SemaphoreKind as S;
         if let Self::Checked(kind, _) = self {
             return kind.has_owner() || kind == hook::Kind::Join;
         }

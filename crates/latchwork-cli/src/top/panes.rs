@@ -156,7 +156,7 @@ pub(super) fn sheet(pane: Pane, view: &View, history: &History, all: bool) -> Sh
         Pane::Tasks => tasks(picture, history, all),
         Pane::Locks => {
             let shown = |lock: &&Lock| {
-                let is_named = matches!(lock.kind, Kind::Semaphore(_));
+                let is_named = matches!(lock.kind, Kind::Semaphore(_) | Kind::PriorityMutex);
                 lock.kind != Kind::Queue && (all || is_named || picture.is_notable(lock))
             };
             let mut locks: Vec<_> = picture.locks.iter().filter(shown).collect();

@@ -10,7 +10,8 @@ use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{RawRwLock, RegionRwLock};
 use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority, PriorityMutex,
+    PriorityMutexOptions,
 };
 use latchwork::sharing::Shared;
 use std::io::Read;
@@ -163,6 +164,11 @@ fn region(name: &str) {
     let by_priority = BinaryOptions::new().by_priority();
     let bus = BinarySemaphore::create(region, "bus", &by_priority).unwrap();
     let _bus = bus.obtain().unwrap();
+    let options = PriorityMutexOptions::new();
+    let plan = PriorityMutex::create(region, "plan", &options, || 0_u64).unwrap();
+    let _plan = plan.lock().unwrap();
+    let spare = PriorityMutex::create(region, "spare", &options, || [0_u8; 3]);
+    drop(spare.unwrap().lock().unwrap());
     let slots = CountingSemaphore::create(region, "slots", 0, Discipline::Fifo).unwrap();
     let empty = Queue::create(region, "empty", &QueueOptions::new(2, 8)).unwrap();
     let full = Queue::create(region, "full", &QueueOptions::new(2, 8)).unwrap();
@@ -188,6 +194,7 @@ fn region(name: &str) {
             drop(bus.obtain());
         }),
     );
+    member("planner", Box::new(move || drop(plan.lock())));
     member("counter", Box::new(move || drop(slots.obtain())));
     member(
         "receiver",

@@ -95,7 +95,8 @@ impl Inner {
             )
     }
 
-    pub(super) fn spans_pid_namespaces(&self) -> bool {
+    /// Whether it is for tasks of any PID namespace.
+    pub fn spans_pid_namespaces(&self) -> bool {
         self.identity.flags & FLAG_ANY_PID_NAMESPACE != 0
     }
 

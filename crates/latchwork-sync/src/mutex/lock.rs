@@ -226,6 +226,8 @@ impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
 
 /// What a guard of a `T`, with the field `mutex`, does with the data: it lends it. The references may go to other threads
 /// if its parameters are `$shared`, and change the data if `T` is `$unpin`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! lends_data {
     ({$($parameters:tt)*} $guard:ty, {$($shared:tt)*}, {$($unpin:tt)*}) => {
         // SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.

@@ -92,6 +92,8 @@ pub(super) const NO_OBJECTS: &[&str] = &[
     "PinnedFields",
     "Place",
     "Priority",
+    "PriorityGuard",
+    "PriorityMutexOptions",
     "ProtectFault",
     "Protocol",
     "PushError",

@@ -93,10 +93,10 @@ impl Default for BinaryOptions {
 /// in other regions, or for objects that are not semaphores with an owner, are not detected.
 #[derive(Clone, Copy)]
 pub struct BinarySemaphore<'r> {
-    object: ObjectRef<'r>,
+    pub(super) object: ObjectRef<'r>,
     kind: Kind,
     /// An uncontended pair only changes the word: there is no ceiling, and no listener.
-    has_fast_path: bool,
+    pub(super) has_fast_path: bool,
 }
 
 impl<'r> BinarySemaphore<'r> {

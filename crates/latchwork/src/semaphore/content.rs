@@ -26,7 +26,7 @@ unsafe impl ReusedContent for Core {
         // SAFETY: the caller's place, and every value of the words is valid.
         let core = unsafe { place.as_ref() };
         validate_core(core, region)?;
-        if core.form().kind() == Kind::Mrsp {
+        if core.form().kind() == Kind::Mrsp || core.form().has_data() {
             return Err(region.unsound(place, "a semaphore is of another kind than its type"));
         }
         Ok(())

@@ -3,6 +3,7 @@
 use super::handle::FINGERPRINT;
 pub use super::object::Kind as SemaphoreKind;
 use super::object::{Core, DELETED, DIED, Kind, owner_of, slot_of};
+use super::priority_mutex;
 use crate::atomic::Ordering::Relaxed;
 use crate::region::inspect::{AnyBytes, Contents, RegionPlace, TaskState, TaskWait};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub struct SemaphoreReport {
     pub address: u64,
     /// Its kind.
     pub kind: SemaphoreKind,
+    /// Whether it is a [`PriorityMutex`](super::PriorityMutex), which protects data.
+    pub has_data: bool,
     /// Whether waiters are served by priority.
     pub by_priority: bool,
     /// The number of tasks that may obtain it now; with an owner kind, 1 if it has none.
@@ -25,6 +28,8 @@ pub struct SemaphoreReport {
     pub owner: Option<(u16, u32)>,
     /// An owner died, and no task has got the report yet.
     pub owner_died: bool,
+    /// A mutex with data whose owner died, and which the next owner released without a repair.
+    pub not_recoverable: bool,
     /// The ceiling, as a recorded priority.
     pub ceiling: Option<u32>,
     /// The slots of the waiters, in the order in which they will be served. Living tasks only.
@@ -46,7 +51,9 @@ impl SemaphoreReports for Contents {
         let mut queues: BTreeMap<u64, Vec<(u32, u64, u16)>> = self
             .objects
             .iter()
-            .filter(|object| object.fingerprint == FINGERPRINT)
+            .filter(|object| {
+                object.fingerprint == FINGERPRINT || priority_mutex::is_in(self, object)
+            })
             .map(|object| (object.address, Vec::new()))
             .collect();
         for task in &self.tasks {
@@ -85,10 +92,11 @@ fn semaphore(
     };
     let core = aligned.then(|| contents.read::<Core>(address))??;
     let word = core.word.load(Relaxed);
-    if word & DELETED != 0 {
+    let form = core.form();
+    let has_ended = word & DELETED != 0;
+    if has_ended && !form.has_data() {
         return None;
     }
-    let form = core.form();
     let kind = form.kind();
     if !form.is_by_priority() {
         queue.iter_mut().for_each(|(priority, ..)| *priority = 0);
@@ -99,13 +107,15 @@ fn semaphore(
         name,
         address,
         kind,
+        has_data: form.has_data(),
         by_priority: form.is_by_priority(),
         count: match kind.has_owner() {
-            true => u32::from(owner.is_none()),
+            true => u32::from(owner.is_none() && !has_ended),
             false => (word >> 32) as u32,
         },
         owner: owner.map(|owner| (slot_of(owner), (owner >> 32) as u32)),
         owner_died: word & DIED != 0,
+        not_recoverable: has_ended,
         ceiling: match kind {
             Kind::Ceiling => Some(core.ceiling.load(Relaxed)),
             Kind::Mrsp => Some(core.in_force.load(Relaxed)).filter(|_| owner.is_some()),

@@ -10,6 +10,7 @@
 //! | binary | the task that obtained it | yes | the same | [`BinarySemaphore::create`] |
 //! | with a ceiling | the same | yes | the owner has at least the ceiling | [`BinaryOptions::ceiling`] |
 //! | inheriting | the same | yes | the owner has at least the priority of its best waiter, through any chain of owners | [`BinaryOptions::inherit`] |
+//! | a mutex with data | the same | no | the owner inherits, or has a ceiling; waiters are served by priority | [`PriorityMutex::create`] |
 //! | MrsP | the same | no | the owner and the waiters have the ceilings of their CPUs, and waiters lend the owner their CPUs | [`MrspSemaphore::create`] |
 //!
 //! All of them serve waiters first come, first served, or by priority ([`Discipline`]). A release hands the semaphore
@@ -62,7 +63,8 @@
 //! operation that need not wait is one compare-and-swap; otherwise it takes the object's own region lock. The only
 //! other locks are those in the slot of each task whose priority or processors are recomputed. *Signal handlers* must not use a semaphore
 //! that the interrupted code may be using. *Fork:* the child is a task of its own, and owns nothing; dropping a
-//! [`Held`] that it has inherited does nothing there. *Threads* that end while they own a semaphore count as dead.
+//! [`Held`] that it has inherited does nothing there. *Threads* that end while they own a semaphore count as dead; but
+//! a [`PriorityMutex`], whose data they may have lent, stays their process's. (Dropping its guard in the child of a fork aborts.)
 //!
 //! *Checked by:* `tests/loom_semaphore.rs` (the word and the queue, one to three tasks, deadlines, deadlocks; negative
 //! twins), `tests/semaphore`, `tests/classic`, and `tests/kill_semaphore`.
@@ -87,6 +89,8 @@ pub(crate) mod object;
 pub(crate) mod owned;
 pub(crate) mod priority;
 #[cfg(not(loom))]
+pub mod priority_mutex;
+#[cfg(not(loom))]
 mod report;
 #[cfg(not(loom))]
 mod task;
@@ -102,6 +106,7 @@ pub use {
     count_handles::{CountingSemaphore, SimpleBinarySemaphore},
     error::{ObtainError, SemaphoreError, UseError},
     mrsp::{Helping, MrspHeld, MrspSemaphore},
+    priority_mutex::{PriorityGuard, PriorityMutex, PriorityMutexOptions},
     task::{MirrorError, NoSuchTask, Priority, TaskPriority},
 };
 

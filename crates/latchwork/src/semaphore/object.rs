@@ -7,7 +7,7 @@
 //! | 15–4 | the incarnation, which changes when a semaphore is created in a deleted object | the same |
 //! | 3 `NESTED` | 0 | the owner has obtained it more than once: see `nest` |
 //! | 2 `DIED` | 0 | an owner died, and no task has got the report yet |
-//! | 1 `DELETED` | there is no object | the same |
+//! | 1 `DELETED` | there is no object | the same; of a mutex with data: it is not recoverable |
 //! | 0 `QUEUED` | a task may be in the queue | the same |
 //!
 //! An incarnation with all flags clear is a *key*. An operation compares the low half with the key of its handle: one
@@ -85,6 +85,8 @@ pub enum Discipline {
 pub(crate) struct Form(pub(crate) u32);
 
 const BY_PRIORITY: u32 = 1 << 8;
+/// It protects data beside it: see `priority_mutex.rs`.
+const WITH_DATA: u32 = 1 << 9;
 
 impl Form {
     pub(crate) const fn new(kind: Kind, discipline: Discipline) -> Self {
@@ -109,8 +111,19 @@ impl Form {
     /// Whether the number has a meaning: a file may hold any.
     #[cfg(not(loom))]
     pub(crate) fn is_known(self) -> bool {
-        let kind = self.0 & !BY_PRIORITY;
+        let kind = self.0 & !(BY_PRIORITY | WITH_DATA);
         kind <= Kind::Mrsp as u32
+    }
+
+    /// The form of a mutex with data, which is served by priority.
+    #[cfg(not(loom))]
+    pub(crate) const fn with_data(kind: Kind) -> Self {
+        Self(Self::new(kind, Discipline::Priority).0 | WITH_DATA)
+    }
+
+    /// Whether it protects data: its owner then cannot obtain it again.
+    pub(crate) fn has_data(self) -> bool {
+        self.0 & WITH_DATA != 0
     }
 
     pub(crate) fn is_by_priority(self) -> bool {

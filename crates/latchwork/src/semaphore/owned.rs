@@ -8,6 +8,7 @@
 //! | key + owner + `DIED` (+ `QUEUED`) | owned; the owner must get a report of owner death, or has had a panic in an inner critical section | a hand-over from a dead owner, under the lock; release by a panic |
 //! | any of these owned ones + `NESTED` | obtained again | its owner: CAS |
 //! | key + `DIED` | free; the next owner must get a report of owner death | the same, no task waits |
+//! | key + `DELETED` | a mutex with data (`priority_mutex.rs`) that is not recoverable | its owner, under the lock |
 //!
 //! Invariants
 //! 1. While a task waits there is an owner, and the word has `QUEUED`: ownership changes under the lock only.
@@ -79,6 +80,9 @@ pub(crate) fn obtain<T: TaskTable>(
         return Err(Refusal::NoObject);
     }
     if owner_of(word) == caller.task {
+        if core.form().has_data() {
+            return Err(Refusal::Deadlock);
+        }
         nest(core, word, 1);
         caller.record.standing.obtained();
         return Ok(Obtained::Clean);
@@ -88,7 +92,10 @@ pub(crate) fn obtain<T: TaskTable>(
         // Only a damaged word has `NESTED` here.
         change_flags(core, |word| word & !NESTED);
     }
-    caller.record.standing.obtained();
+    // A mutex with data counts as a lock of its thread.
+    if !core.form().has_data() {
+        caller.record.standing.obtained();
+    }
     if core.form().kind() == Kind::Ceiling {
         priority::push_ceiling(tasks, core, caller);
     }
@@ -233,7 +240,31 @@ pub(crate) fn release<T: TaskTable>(
         priority::remove_ceiling(core, caller);
     }
     hand_over_or_free(access, torn)?;
-    caller.record.standing.released();
+    if !core.form().has_data() {
+        caller.record.standing.released();
+    }
+    priority::lower_priority(tasks, core, caller);
+    Ok(())
+}
+
+/// Ends a mutex with data, which the calling task owns: no task obtains it any more, and all waits end.
+#[cold]
+#[cfg(not(loom))]
+pub(super) fn end_for_ever<T: TaskTable>(access: &Access<'_, T>) -> Result<(), ReleaseError> {
+    let (tasks, core, key, caller) = access.parts();
+    word_if_owned(access)?;
+    if core.form().kind() == Kind::Ceiling {
+        priority::remove_ceiling(core, caller);
+    }
+    let locked = Locked::new(tasks, core)?;
+    let end = |word| key | DELETED | word & QUEUED;
+    // Before this exchange a kill leaves a dead owner. After it the object has ended: see `recover`. AcqRel: as in
+    // `update_queued_flag`.
+    let _ = core
+        .word
+        .fetch_update(AcqRel, Relaxed, |word| Some(end(word)));
+    locked.end_all_waits(crate::region::wait_record::DELETED);
+    drop(locked);
     priority::lower_priority(tasks, core, caller);
     Ok(())
 }

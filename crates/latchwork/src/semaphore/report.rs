@@ -19,7 +19,10 @@ fn lock_of(core: &Core) -> Lock {
         Kind::Binary => (hook::Kind::OwnedSemaphore, shared.union(Traits::RECURSIVE)),
         Kind::Ceiling | Kind::Inherit => {
             let lends = shared.union(Traits::LENDS);
-            (hook::Kind::OwnedSemaphore, lends.union(Traits::RECURSIVE))
+            match core.form().has_data() {
+                true => (hook::Kind::Mutex, lends),
+                false => (hook::Kind::OwnedSemaphore, lends.union(Traits::RECURSIVE)),
+            }
         }
         Kind::Mrsp => (hook::Kind::OwnedSemaphore, shared.union(Traits::LENDS)),
     };

@@ -10,7 +10,8 @@ use latchwork::mutex::Protocol;
 use latchwork::region::Region;
 use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, Held, MrspHeld, MrspSemaphore, ObtainError, Priority, UseError,
+    BinaryOptions, BinarySemaphore, Held, MrspHeld, MrspSemaphore, ObtainError, Priority,
+    PriorityMutex, PriorityMutexOptions, UseError,
 };
 use latchwork_testkit::Child;
 use std::sync::Barrier;
@@ -77,6 +78,7 @@ pub fn rows() -> Vec<Row> {
     each_owned!(rows, cycle_of_two, with_a_mutex, two_orders);
     each_owned!(rows, orderly);
     rows.extend([above_ceiling::<1>(), above_ceiling::<3>()]);
+    rows.extend([data_in_two_orders(), data_in_order()]);
     rows
 }
 
@@ -252,6 +254,64 @@ fn two_orders<const KIND: usize>() -> Row {
             semaphore.release();
             unlock();
         });
+    })
+}
+
+fn data(region: &Region) -> PriorityMutex<'_, u64> {
+    PriorityMutex::create(region, "s", &PriorityMutexOptions::new(), || 0).unwrap()
+}
+
+fn data_in_two_orders() -> Row {
+    let tasks = &[("one", "s", "m"), ("two", "m", "s")];
+    let name = "two orders with a mutex, priority mutex".to_owned();
+    fault(name, Rule::OneOrder, tasks, || {
+        let region = region();
+        let data = data(&region);
+        let mutex = plain("m");
+        let in_turn = |name, body: &(dyn Fn() + Sync)| {
+            scope(|scope| thread(scope, name, body).join().unwrap());
+        };
+        // SAFETY: taken by the caller.
+        let unlock = || unsafe { mutex.release() };
+        in_turn("one", &|| {
+            let guard = at!("s", data.lock()).unwrap();
+            let _ = at!("m", mutex.acquire());
+            unlock();
+            drop(guard);
+        });
+        in_turn("two", &|| {
+            let _ = at!("m", mutex.acquire());
+            drop(at!("s", data.lock()).unwrap());
+            unlock();
+        });
+    })
+}
+
+fn data_in_order() -> Row {
+    harmless("orderly use, priority mutex".to_owned(), || {
+        let region = region();
+        let data = data(&region);
+        let other = Owned::make::<2>(&region, "t");
+        let both = || {
+            for _ in 0..100 {
+                let mut guard = data.lock().unwrap();
+                other.obtain().unwrap();
+                *guard += 1;
+                other.release();
+            }
+        };
+        scope(|scope| {
+            for _ in 0..3 {
+                thread(scope, "other", both);
+            }
+        });
+        both();
+        Child::fork(both).succeed();
+        assert_eq!(*data.lock().unwrap(), 500);
+        // What nobody repairs is no misuse of those who come later.
+        Child::fork(|| core::mem::forget(data.lock().unwrap())).succeed();
+        drop(data.lock());
+        assert!(data.lock().is_err() && data.try_lock().is_err());
     })
 }
 

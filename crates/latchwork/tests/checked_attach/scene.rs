@@ -16,6 +16,7 @@ use latchwork::region::{
 use latchwork::rwlock::RegionRwLock;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline as Order, MrspSemaphore,
+    PriorityMutex, PriorityMutexOptions, priority_mutex,
 };
 use latchwork::sharing::Shared;
 use std::pin::Pin;
@@ -77,6 +78,7 @@ pub fn checked() -> RegionOptions {
         .holds::<Spsc>()
         .holds::<CountingSemaphore>()
         .holds::<MrspSemaphore>()
+        .holds::<PriorityMutex<Vec<u64>>>()
         .holds::<Classic>()
         .holds::<u64>()
 }
@@ -156,6 +158,10 @@ pub fn fill(region: &Region) {
             .obtain()
             .unwrap(),
     );
+    let plan = PriorityMutex::create(region, "plan", &PriorityMutexOptions::new(), || {
+        Vec::new_in(region)
+    });
+    plan.unwrap().lock().unwrap().edit().push(4_u64).unwrap();
     let classic = Classic::create(region, &classic_options()).unwrap();
     let mut id = 0;
     let made = classic.semaphore_create(NAME, 2, classic::DEFAULT_ATTRIBUTES, 0, Some(&mut id));
@@ -323,6 +329,7 @@ pub fn use_all(region: &Region) -> u64 {
         let _ = completion.try_wait();
         let _ = once.call(|| ());
     }
+    sum += plan(region).unwrap_or(0);
     queues(region);
     semaphores(region);
     sum
@@ -380,6 +387,17 @@ fn queues(region: &Region) {
             let _ = classic.semaphore_delete(id);
         }
     }
+}
+
+fn plan(region: &Region) -> Option<u64> {
+    let plan = PriorityMutex::<Vec<u64>>::open(region, "plan").ok()?;
+    let mut steps = match plan.lock_for(Duration::from_micros(50)) {
+        Ok(steps) => steps,
+        Err(priority_mutex::LockError::OwnerDied(died)) => died.make_consistent(),
+        Err(_) => return None,
+    };
+    let _ = steps.edit().push(1);
+    Some(steps.iter().fold(0, |sum: u64, one| sum.wrapping_add(*one)))
 }
 
 fn semaphores(region: &Region) {

@@ -6,6 +6,7 @@ mod endings;
 mod inherited;
 mod mrsp;
 mod mrsp_steps;
+mod priority_mutex;
 mod repairs;
 mod sleepers;
 mod steps;

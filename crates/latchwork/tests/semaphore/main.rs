@@ -3,6 +3,8 @@
 mod ceilings;
 mod deaths;
 mod priorities;
+mod priority_mutex;
+mod priority_mutex_deaths;
 mod rules;
 #[path = "../semaphore_support/mod.rs"]
 mod semaphore_support;

@@ -6,6 +6,8 @@ use crate::mutex::WaitMode;
 
 /// How a guard that may change data which need not be `Unpin` lends it. `$lock`: its field with the lock. A guard whose
 /// lock is not pinned is made for a `T` that is `Unpin` only.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! edits_in_place {
     ({$($parameters:tt)*} $guard:ty, $lock:ident) => {
         impl<T: ?Sized, $($parameters)*> $guard {

@@ -152,6 +152,8 @@ pub(crate) use from_raw_error;
 
 /// Implements all but the definition of `OwnerDied<'a, T, $parameters>`, whose field `guard` is a `ManuallyDrop` of the
 /// `$guard` with the field `$lock`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! methods_of_owner_died {
     ({$($bounds:tt)*} {$($parameters:tt)*} $guard:ident, $lock:ident) => {
         impl<'a, T: ?Sized, $($bounds)*> OwnerDied<'a, T, $($parameters)*> {
