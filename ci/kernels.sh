@@ -295,8 +295,13 @@ for kernel in $kernels; do
             [ "$limit" -gt 0 ] || { echo "not run: $kernel: the time is over"; continue; }
         fi
         log=$logs/$machine${quick:+-quick}${kind:+-$kind}${fault:+-$fault}.log
-        status=0
-        CPU=$cpu ci/kernels/boot.sh "$arch" "$image" "$count" "$limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
+        # QEMU's threads may fail as the kernel changes its own code (boot.sh): a machine that has not started is started again.
+        for attempt in 1 2 3; do
+            status=0
+            CPU=$cpu ci/kernels/boot.sh "$arch" "$image" "$count" "$limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
+            if grep -q '^@@ kernel ' "$log" || [ "$status" = 124 ] || [ -n "$quick" ]; then break; fi
+            echo "the machine did not start (attempt $attempt)"
+        done
         report=$work/$machine.txt
         {
             echo "kernel $kernel"
