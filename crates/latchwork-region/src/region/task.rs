@@ -203,7 +203,7 @@ impl Inner {
         if !me.can_attach() {
             return Err(NotATask::TooManyAttachments);
         }
-        self.use_by_task_begins();
+        self.use_by_task_begins()?;
         let index = self.claim(me, thread, swept);
         let full = NotATask::TaskTableFull {
             tasks: self.max_tasks(),
