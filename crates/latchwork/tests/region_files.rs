@@ -267,6 +267,60 @@ fn a_trimmed_region_has_its_memory_again_where_it_is_needed() {
     .succeed();
 }
 
+/// Replaces `/dev/shm` by a file system with so much room, for the calling process; returns whether that is permitted.
+fn with_small_memory(bytes: usize) -> bool {
+    let options = std::ffi::CString::new(format!("size={bytes}")).unwrap();
+    // SAFETY: plain system calls, with strings that end in NUL or with null pointers.
+    unsafe {
+        let (root, none) = (c"/".as_ptr(), core::ptr::null());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        let (kind, place) = (c"tmpfs".as_ptr(), c"/dev/shm".as_ptr());
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, root, none, private, none.cast()) == 0
+            && libc::mount(kind, place, kind, 0, options.as_ptr().cast()) == 0
+    }
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_given_back() {
+    isolated(|| {
+        if !with_small_memory(32 << 20) {
+            return eprintln!("skipped: needs the right to mount a file system");
+        }
+        let options = RegionOptions::new().max_bytes(64 << 20);
+        let region = options.create_named("small").unwrap();
+        let free = || {
+            let system = rustix::fs::statvfs("/dev/shm").unwrap();
+            system.f_bavail * system.f_frsize
+        };
+        // Takes all but some memory.
+        let leave = |bytes: u64| {
+            let file = std::fs::File::create("/dev/shm/other").unwrap();
+            let flags = rustix::fs::FallocateFlags::empty();
+            rustix::fs::fallocate(&file, flags, 0, free() - bytes).unwrap();
+        };
+        let committed = || region.heap_stats().committed_bytes as u64;
+        let block = latchwork::region::Box::zeroed_in(16 << 20, &region).unwrap();
+        // Less than the next growth would like to have, and more than it needs.
+        leave(2 << 20);
+        let (before, had) = (committed(), memory_of(&region));
+        let mut blocks = Vec::new();
+        while committed() == before {
+            blocks.push(latchwork::region::Box::zeroed_in(60_000, &region).unwrap());
+        }
+        assert_eq!(memory_of(&region) - had, committed() - before);
+        assert!(committed() - before < 2 << 20);
+        // The same in trimmed spans.
+        drop(block);
+        region.trim().unwrap();
+        leave(4 << 20);
+        let had = memory_of(&region);
+        latchwork::region::Box::zeroed_in(16 << 20, &region).unwrap_err();
+        assert_eq!(memory_of(&region), had);
+        region.check_heap().unwrap();
+    });
+}
+
 #[test]
 fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
     fn attach(_: &Region, (): ()) -> i32 {
