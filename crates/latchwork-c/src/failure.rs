@@ -150,7 +150,7 @@ impl Failure for AttachError {
             Self::AddressTaken { .. } => EADDRINUSE,
             Self::OtherPidNamespace { .. } | Self::UnknownPidNamespace => EXDEV,
             Self::TooManyRegions | Self::TooManyAttachments => EMFILE,
-            Self::TaskTableFull { .. } => EAGAIN,
+            Self::TaskTableFull { .. } | Self::Validating => EAGAIN,
             Self::ThreadEnding => EPERM,
             Self::System { error, .. } => error.raw_os_error(),
             // The thread's own record cannot be made.

@@ -3,10 +3,10 @@
 
 mod coproc_support;
 
-use coproc_support::{children, isolated, proc_file, region, runs, until};
+use coproc_support::{children, isolated, proc_file, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, StartError};
+use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, StartError, reap_ended};
 use latchwork::region::inspect::inspect_path;
 use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
@@ -37,8 +37,20 @@ fn named(name: &str) -> Vec<u32> {
 }
 
 fn kill(pid: u32) {
+    send(pid, libc::SIGKILL);
+}
+
+fn send(pid: u32, signal: i32) {
     // SAFETY: a child of this process.
-    unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+    unsafe { libc::kill(pid.cast_signed(), signal) };
+}
+
+/// Stops a process; returns whether it had not ended before.
+fn stop(pid: u32) -> bool {
+    send(pid, libc::SIGSTOP);
+    let state = || status_of(pid).map_or('X', |(_, state)| state);
+    until(|| matches!(state(), 'T' | 'Z' | 'X'));
+    state() == 'T'
 }
 
 /// It may not be scheduled for long, and the runtime's own record may be freed meanwhile.
@@ -184,6 +196,58 @@ fn ready_coprocs_that_were_killed_are_passed_over() {
         for _ in 0..8 {
             works(&coprocs);
         }
+    });
+}
+
+#[test]
+fn a_coproc_that_was_stopped_while_it_was_ready_can_be_continued() {
+    isolated(|| {
+        let region = region();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
+        assert_eq!(coprocs.fill(far()).unwrap(), 1);
+        let ready = named("ready")[0];
+        assert!(stop(ready));
+        let coproc = coprocs
+            .spawn_value(|_, value: i32| value, 6, &Attributes::new())
+            .unwrap();
+        assert_eq!(coproc.pid(), ready);
+        coproc.kill(Signal::CONT).unwrap();
+        assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(6));
+    });
+}
+
+#[test]
+fn a_runtime_ends_though_its_coprocs_are_stopped() {
+    isolated(|| {
+        let region = region();
+        let start = || coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
+        // A ready one. It is not left behind: nobody knows it.
+        let coprocs = start();
+        assert_eq!(coprocs.fill(far()).unwrap(), 2);
+        assert!(stop(named("ready")[0]));
+        drop(coprocs);
+        assert_eq!(children(), []);
+        region.check_heap().unwrap();
+        // One that has ended its function, and delays its exit. It may be too late to stop it.
+        let (coprocs, stopped) = loop {
+            let coprocs = start();
+            assert_eq!(coprocs.fill(far()).unwrap(), 2);
+            let coproc = coprocs
+                .spawn_value(|_, value: i32| value, 6, &Attributes::new())
+                .unwrap();
+            let pid = coproc.pid();
+            assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(6));
+            if stop(pid) {
+                break (coprocs, pid);
+            }
+        };
+        drop(coprocs);
+        assert_eq!(children(), [(stopped, 'T')]);
+        send(stopped, libc::SIGCONT);
+        until(|| {
+            reap_ended();
+            children().is_empty()
+        });
     });
 }
 

@@ -9,9 +9,8 @@ use latchwork::coproc::{Attributes, Outcome, descriptors};
 use latchwork::mutex::{Mutex, Robust};
 use latchwork::region::inspect::{TaskState, inspect_path};
 use latchwork::region::leftovers::{self, remove_unused};
-use latchwork::region::{AttachError, Region, RegionOptions};
+use latchwork::region::{AttachError, Region, RegionOptions, StorageError};
 use latchwork_testkit::{Child, Leftover, Page};
-use std::time::{Duration, Instant};
 
 fn options() -> RegionOptions {
     RegionOptions::new().max_bytes(1 << 20)
@@ -107,45 +106,63 @@ fn a_container_outside_uses_a_region_whose_last_handle_was_dropped_beside_a_peer
     });
 }
 
+/// Containers outside a region whose file lock this process gave up with its last use, since a peer had the region. The peer
+/// has ended. And the file.
+fn left_outside<const N: usize>(name: &str) -> ([Outside; N], std::path::PathBuf) {
+    let region = unlinked_at_last(name);
+    let path = region.path().unwrap().to_owned();
+    let step = Page::<AtomicU32>::new();
+    let peer = Child::fork(|| {
+        let region = options().attach(name).unwrap();
+        region.join("peer").unwrap();
+        step.store(1, Ordering::Release);
+        reached(&step, 2);
+    });
+    reached(&step, 1);
+    let texts = [(); N].map(|()| {
+        let mut text = Box::pin(latchwork::region::String::new_in(&region));
+        text.as_mut().edit().push_str("here").unwrap();
+        // A reference into it keeps the mapping.
+        assert_eq!(&**text, "here");
+        text
+    });
+    region.detach().unwrap();
+    step.store(2, Ordering::Release);
+    peer.succeed();
+    (texts, path)
+}
+
+type Outside = core::pin::Pin<Box<latchwork::region::String>>;
+
+/// Needs another block.
+fn edit(text: &mut Outside) -> Result<(), StorageError> {
+    text.as_mut().edit().push_str(&" again".repeat(100))
+}
+
+/// Locks a file as a process does that validates it.
+fn validate(path: &std::path::Path) -> std::fs::File {
+    let file = std::fs::File::open(path).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    file
+}
+
 /// Another process may be validating the file; and an attach in this process, which has the file lock then, waits for the lock
 /// under which this process keeps its list of regions.
 #[test]
 fn containers_outside_wait_for_the_file_lock_with_no_slot_and_no_lock_of_their_own() {
     isolated(|| {
         let (name, _file) = Leftover::region("validated");
-        let region = unlinked_at_last(&name);
-        let path = region.path().unwrap().to_owned();
-        let step = Page::<AtomicU32>::new();
-        let peer = Child::fork(|| {
-            let region = options().attach(&name).unwrap();
-            region.join("peer").unwrap();
-            step.store(1, Ordering::Release);
-            reached(&step, 2);
-        });
-        reached(&step, 1);
-        let texts = [0, 1].map(|_| {
-            let mut text = Box::pin(latchwork::region::String::new_in(&region));
-            text.as_mut().edit().push_str("here").unwrap();
-            // A reference into it keeps the mapping.
-            assert_eq!(&**text, "here");
-            text
-        });
-        region.detach().unwrap();
-        step.store(2, Ordering::Release);
-        peer.succeed();
-        // In place of a process that validates it.
-        let file = std::fs::File::open(&path).unwrap();
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        let (texts, path) = left_outside::<2>(&name);
+        let file = validate(&path);
         let ids = [0, 1].map(|_| AtomicU32::new(0));
         let edits = &AtomicU32::new(0);
-        let begun = Instant::now();
         std::thread::scope(|scope| {
             for (id, mut text) in ids.iter().zip(texts) {
                 scope.spawn(move || {
                     // SAFETY: no preconditions.
                     id.store(unsafe { libc::gettid() } as u32, Ordering::Release);
-                    let more = " again".repeat(100);
-                    text.as_mut().edit().push_str(&more).unwrap();
+                    // On a slow machine it may have waited for too long.
+                    until(|| !matches!(edit(&mut text), Err(StorageError::Attach(_))));
                     edits.fetch_add(1, Ordering::Release);
                     // This reference keeps the mapping for the container's drop.
                     assert!(text.starts_with("here again"));
@@ -161,10 +178,28 @@ fn containers_outside_wait_for_the_file_lock_with_no_slot_and_no_lock_of_their_o
             until(|| ids.iter().all(is_waiting) || has_edited());
             drop(options().create_anonymous().unwrap());
             let all_wait = !has_edited() && living_tasks(&path) == 0;
-            // They wait for 10 s at most.
-            assert!(all_wait || begun.elapsed() >= Duration::from_secs(10));
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock).unwrap();
+            drop(file);
+            assert!(all_wait);
         });
+    });
+}
+
+/// It takes no slot of a file that another process validates, which would reset the slot: not after any time.
+#[test]
+fn a_container_outside_is_refused_if_the_file_is_locked_for_long() {
+    isolated(|| {
+        let (name, _file) = Leftover::region("locked");
+        let ([mut text], path) = left_outside(&name);
+        let file = validate(&path);
+        let refused = edit(&mut text);
+        let was = StorageError::Attach(AttachError::Validating).to_string();
+        assert_eq!(refused.unwrap_err().to_string(), was);
+        assert_eq!(living_tasks(&path), 0);
+        assert_eq!(&**text, "here");
+        drop(file);
+        edit(&mut text).unwrap();
+        assert_eq!(living_tasks(&path), 1);
+        assert!(text.starts_with("here again"));
     });
 }
 
@@ -230,6 +265,60 @@ fn a_trimmed_region_has_its_memory_again_where_it_is_needed() {
         region.check_heap().unwrap();
     })
     .succeed();
+}
+
+/// Replaces `/dev/shm` by a file system with so much room, for the calling process; returns whether that is permitted.
+fn with_small_memory(bytes: usize) -> bool {
+    let options = std::ffi::CString::new(format!("size={bytes}")).unwrap();
+    // SAFETY: plain system calls, with strings that end in NUL or with null pointers.
+    unsafe {
+        let (root, none) = (c"/".as_ptr(), core::ptr::null());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        let (kind, place) = (c"tmpfs".as_ptr(), c"/dev/shm".as_ptr());
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, root, none, private, none.cast()) == 0
+            && libc::mount(kind, place, kind, 0, options.as_ptr().cast()) == 0
+    }
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_given_back() {
+    isolated(|| {
+        if !with_small_memory(32 << 20) {
+            return eprintln!("skipped: needs the right to mount a file system");
+        }
+        let options = RegionOptions::new().max_bytes(64 << 20);
+        let region = options.create_named("small").unwrap();
+        let free = || {
+            let system = rustix::fs::statvfs("/dev/shm").unwrap();
+            system.f_bavail * system.f_frsize
+        };
+        // Takes all but some memory.
+        let leave = |bytes: u64| {
+            let file = std::fs::File::create("/dev/shm/other").unwrap();
+            let flags = rustix::fs::FallocateFlags::empty();
+            rustix::fs::fallocate(&file, flags, 0, free() - bytes).unwrap();
+        };
+        let committed = || region.heap_stats().committed_bytes as u64;
+        let block = latchwork::region::Box::zeroed_in(16 << 20, &region).unwrap();
+        // Less than the next growth would like to have, and more than it needs.
+        leave(2 << 20);
+        let (before, had) = (committed(), memory_of(&region));
+        let mut blocks = Vec::new();
+        while committed() == before {
+            blocks.push(latchwork::region::Box::zeroed_in(60_000, &region).unwrap());
+        }
+        assert_eq!(memory_of(&region) - had, committed() - before);
+        assert!(committed() - before < 2 << 20);
+        // The same in trimmed spans.
+        drop(block);
+        region.trim().unwrap();
+        leave(4 << 20);
+        let had = memory_of(&region);
+        latchwork::region::Box::zeroed_in(16 << 20, &region).unwrap_err();
+        assert_eq!(memory_of(&region), had);
+        region.check_heap().unwrap();
+    });
 }
 
 #[test]

@@ -33,7 +33,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// How long an attach waits for others to end.
+/// How long an attach waits for others to end; then it fails.
 const ATTACHING: Duration = Duration::from_secs(10);
 /// How often it checks that.
 const ATTACHING_CHECK: Duration = Duration::from_millis(1);
@@ -54,7 +54,8 @@ pub(super) fn attach(
     let mut is_exclusive = try_exclusive()? == FileLock::Taken;
     if !is_exclusive {
         // Another process may have had the exclusive lock, for a moment: `gc`, or a last user that left. Nobody else is
-        // attaching the file. So a process that has the lock now uses the region, or is such a one again.
+        // attaching the file, and so nobody validates it. A process that has the lock now uses the region, or is such a one
+        // again.
         memory::lock_in_use(&file).map_err(system("flock"))?;
         is_exclusive = try_exclusive()? == FileLock::Taken;
     }
@@ -62,7 +63,7 @@ pub(super) fn attach(
         if expected.is_some() {
             return Err(AttachError::InUse);
         }
-        // The failed attempt has released it.
+        // The failed attempt has released it. Whoever gets the lock before this process does not validate the file either.
         memory::lock_in_use(&file).map_err(system("flock"))?;
     }
     let candidate = Candidate {
@@ -99,13 +100,16 @@ fn check_owner(file: &OwnedFd, trusts_any_owner: bool) -> Result<(), AttachError
 
 /// Waits until no other process is attaching the file: one that validates it may refuse it, and those that have waited for
 /// its end have to validate it, too. For some time only, since a process that can read the file could be in the way for
-/// ever.
-fn wait_for_others(file: &OwnedFd) -> Result<Option<Attaching>, AttachError> {
+/// ever. After that it is an error: without this lock, an attach could take the shared file lock of another that waits for
+/// a use of the region, and use a file that was refused.
+fn wait_for_others(file: &OwnedFd) -> Result<Attaching, AttachError> {
     let until = Deadline::after(ATTACHING);
     loop {
-        let begun = Attaching::begin(file).map_err(system("fcntl"))?;
-        if begun.is_some() || until.has_passed() {
+        if let Some(begun) = Attaching::begin(file).map_err(system("fcntl"))? {
             return Ok(begun);
+        }
+        if until.has_passed() {
+            return Err(AttachError::Validating);
         }
         thread::sleep_until(Deadline::after(ATTACHING_CHECK).min(until));
     }

@@ -117,6 +117,10 @@ pub enum AttachError {
     /// validate them.
     #[error("a process has the region, whose contents therefore cannot be validated")]
     InUse,
+    /// Another process attaches the region, and so may validate its file, or has locked the file exclusively: for 10 s by
+    /// now. The call can be made again.
+    #[error("another process has been attaching the region, or has had its file locked, for 10 s")]
+    Validating,
     /// Something else is mapped where the region must be.
     #[error("the region must be at {base:#x}, where this process has something else mapped")]
     AddressTaken {
@@ -176,6 +180,7 @@ impl From<NotATask> for AttachError {
             NotATask::TaskTableFull { tasks } => Self::TaskTableFull { tasks },
             NotATask::TooManyAttachments => Self::TooManyAttachments,
             NotATask::ThreadEnding => Self::ThreadEnding,
+            NotATask::Validating => Self::Validating,
             NotATask::Task(error) => Self::Task(error),
             NotATask::OtherPidNamespace { region, here } => {
                 Self::OtherPidNamespace { region, here }

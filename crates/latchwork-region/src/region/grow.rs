@@ -6,7 +6,7 @@ use super::heap::{Backing, GrowError, Heap, SPAN_BYTES, TaskHeaps};
 use super::region_id::RegionId;
 use super::task_table::Slot;
 use super::{AttachError, Inner, Region};
-use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::mutex::Acquired;
 use crate::mutex::in_region::RawError;
 use crate::sys::memory::{self, Mapping};
@@ -40,6 +40,7 @@ impl Inner {
             // SAFETY: `Inner` contains both the file and the heap.
             file: unsafe { BorrowedFd::borrow_raw(file.as_raw_fd()) },
             layout,
+            longest: AtomicU32::new(u32::MAX),
         };
         // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at creation; the
         // mapping outlives the heap, since `Inner` contains both.
@@ -124,6 +125,9 @@ struct FileBacking {
     /// The region's file, which `Inner` keeps open as long as this heap exists.
     file: BorrowedFd<'static>,
     layout: Layout,
+    /// The number of spans by which this process lets the region grow beyond a request. After a failure it begins again with
+    /// the least, and doubles with each success: a system with little memory is not asked for much at every growth.
+    longest: AtomicU32,
 }
 
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
@@ -135,7 +139,7 @@ impl Backing for FileBacking {
     /// Commits memory for `spans` more spans, under the region's lock.
     ///
     /// A kill leaves at most memory that is committed and not yet counted; the next growth counts it (`fallocate` on
-    /// committed memory does nothing).
+    /// committed memory does nothing). A failure gives the memory back: `trim` would not reach it.
     fn grow(&self, heap: &Heap, spans: u32) -> Result<(), GrowError> {
         // SAFETY: the mapping begins with the header.
         let header: &Header = unsafe { self.base.cast().as_ref() };
@@ -157,9 +161,18 @@ impl Backing for FileBacking {
         }
         let before = heap.committed();
         let max = self.layout.heap_layout.max_spans;
-        let step = spans.max((GROW_BYTES / SPAN_BYTES) as u32).max(before / 4);
+        let least = (GROW_BYTES / SPAN_BYTES) as u32;
+        // Relaxed, here and below: a hint of this process, under the lock.
+        let longest = self.longest.load(Ordering::Relaxed);
+        let step = spans.max(least).max((before / 4).min(longest));
         let wanted = before.saturating_add(step).min(max);
-        let result = self.commit(heap, header, before, wanted).or_else(|_| {
+        let result = self.commit(heap, header, before, wanted);
+        let longer = match result {
+            Ok(()) => longest.saturating_mul(2),
+            Err(_) => least,
+        };
+        self.longest.store(longer, Ordering::Relaxed);
+        let result = result.or_else(|_| {
             // There may not be enough memory for the desired growth, but enough for the requested one.
             self.commit(heap, header, before, before.saturating_add(spans).min(max))
         });
@@ -170,7 +183,7 @@ impl Backing for FileBacking {
 
     fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
         let (offset, bytes) = self.layout.range(first, spans);
-        memory::allocate(self.file, offset, bytes).map_err(|_| GrowError)
+        self.allocate(offset, bytes).map_err(|_| GrowError)
     }
 
     fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError> {
@@ -180,10 +193,18 @@ impl Backing for FileBacking {
 }
 
 impl FileBacking {
+    /// Allocates memory for spans that only the caller can access, or for none of them.
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        memory::allocate(self.file, offset, bytes).inspect_err(|_| {
+            // If the system refuses, the memory stays as after a kill.
+            let _ = memory::punch(self.file, offset, bytes);
+        })
+    }
+
     fn commit(&self, heap: &Heap, header: &Header, before: u32, after: u32) -> Result<(), Errno> {
         let (offset, bytes) = self.layout.range(before, after - before);
         if bytes > 0 {
-            memory::allocate(self.file, offset, bytes)?;
+            self.allocate(offset, bytes)?;
         }
         // Relaxed: only the inspector reads it.
         header.committed.store(offset + bytes, Ordering::Relaxed);

@@ -12,6 +12,7 @@ use crate::sys::cancellation::Undisturbed;
 use crate::sys::confine::may_open;
 use crate::sys::memory::{self, FileLock};
 use crate::sys::thread;
+use crate::task::NotATask;
 use crate::time::Deadline;
 use core::mem::ManuallyDrop;
 use core::time::Duration;
@@ -19,7 +20,8 @@ use rustix::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How long a thread waits for another process that validates the file: whoever may read the file could hold its lock for ever.
+/// How long a thread waits for another process that validates the file, before its use fails: whoever may read the file could
+/// hold its lock for ever.
 const VALIDATING: Duration = Duration::from_secs(10);
 /// How often it checks that.
 const VALIDATING_CHECK: Duration = Duration::from_millis(1);
@@ -41,13 +43,13 @@ impl Inner {
     }
 
     /// A thread is about to become a task. A container outside the region may have brought it here after the last use had
-    /// ended, and had given up the file lock. Another process may be validating the file then, and would refuse it if this
-    /// thread claimed a slot; so the lock comes first. Once a use exists, this process has the lock: the first thread that comes
+    /// ended, and had given up the file lock. Another process may be validating the file then. It would refuse the file if this
+    /// thread claimed a slot, or would reset the slot of a living task; so the lock comes first, and without it there is no use. Once a use exists, this process has the lock: the first thread that comes
     /// to an unused region begins its use as it gets the lock, and others wait for it, too.
     ///
     /// The file lock is only tried under the registry's: an attach in this process that has the file lock waits for the
     /// registry's.
-    pub(super) fn use_by_task_begins(&self) {
+    pub(super) fn use_by_task_begins(&self) -> Result<(), NotATask> {
         let one_more = |uses: usize| (uses > 0).then(|| uses + 1);
         // Relaxed, here and below: the registry's lock orders this with the end of the last use.
         let joins_others = || {
@@ -58,17 +60,19 @@ impl Inner {
         let until = Deadline::after(VALIDATING);
         let begins_first = || {
             let _lock = RegistryLock::lock();
-            // Without the file lock the name may be removed while the task works. Its memory stays.
-            let begins =
-                until.has_passed() || memory::try_lock_in_use(&*self.file) != Ok(FileLock::Busy);
+            let begins = memory::try_lock_in_use(&*self.file) == Ok(FileLock::Taken);
             if begins {
                 self.uses.fetch_add(1, Ordering::Relaxed);
             }
             begins
         };
         while !joins_others() && !begins_first() {
+            if until.has_passed() {
+                return Err(NotATask::Validating);
+            }
             thread::sleep_until(Deadline::after(VALIDATING_CHECK).min(until));
         }
+        Ok(())
     }
 
     pub(super) fn use_ends(&self) {

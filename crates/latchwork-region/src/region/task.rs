@@ -28,6 +28,9 @@ use core::ptr::{self, NonNull};
 use core::time::Duration;
 use std::sync::Arc;
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 /// How long a thread waits for a slot of the reserve, and how often it looks.
 const RESERVE_WAIT: Duration = Duration::from_secs(1);
 const RESERVE_POLL: Duration = Duration::from_millis(1);
@@ -204,7 +207,7 @@ impl Inner {
         if !me.can_attach() {
             return Err(NotATask::TooManyAttachments);
         }
-        self.use_by_task_begins();
+        self.use_by_task_begins()?;
         let index = self.claim(me, thread, swept);
         let full = NotATask::TaskTableFull {
             tasks: self.max_tasks(),

@@ -18,7 +18,9 @@ impl Inner {
     /// As [`Self::sweep`], also for the tasks whose death the kernel has not marked. One system call for each living task of
     /// this PID namespace.
     pub fn sweep_all(&self) -> Result<Swept, AttachError> {
-        self.sweep_vanished(self.used_slots().iter())
+        // No sweep frees a slot of the reserve, but the next thread there takes that of a task whose death is marked.
+        let reserve = &self.slots()[self.max_tasks()..];
+        self.sweep_vanished(self.used_slots().iter().chain(reserve))
     }
 
     /// Whether a task has died without the kernel's mark. One system call for each living task of this PID namespace.

@@ -10,7 +10,7 @@ impl ErrorNumber for NotATask {
     fn error_number(self) -> c_int {
         match self {
             Self::NoRegion => EINVAL,
-            Self::TaskTableFull { .. } => EAGAIN,
+            Self::TaskTableFull { .. } | Self::Validating => EAGAIN,
             Self::TooManyAttachments => EMFILE,
             Self::ThreadEnding => EPERM,
             Self::OtherPidNamespace { .. } | Self::UnknownPidNamespace => EXDEV,

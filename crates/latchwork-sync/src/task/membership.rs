@@ -52,6 +52,9 @@ pub enum NotATask {
     /// The thread runs its last destructors.
     #[error("the calling thread is ending")]
     ThreadEnding,
+    /// The process had given the region up, and another one has validated its file for 10 s.
+    #[error("another process has had the region's file locked for 10 s")]
+    Validating,
     /// The region is for tasks of one PID namespace, and the process belongs to another: it is the child of a fork.
     #[error("the region belongs to PID namespace {region}, and this process to {here}")]
     OtherPidNamespace {

@@ -198,15 +198,28 @@ pub fn is_single_threaded_and_childless() -> bool {
     threads() == Some(1) && look_for_child(libc::P_ALL, 0) == Err(Errno::CHILD)
 }
 
-/// Kills a child that is not reaped yet, as the caller knows; `PERM` if it is another user's.
+/// Kills a child; `PERM` if it is another user's, `SRCH` or `CHILD` if it was reaped and the ID is nobody's or that of a process
+/// that is no child of this one.
 pub fn kill_child(pid: u32) -> Result<(), Errno> {
+    match open_process(pid) {
+        Ok(process) if is_child(&process) => send_signal(process, rustix::process::Signal::KILL),
+        Ok(_) => Err(Errno::CHILD),
+        // No descriptor is free. The ID is asked for instead, at this moment.
+        Err(Errno::MFILE | Errno::NFILE) => {
+            look_for_child(libc::P_PID, pid).and_then(|_| kill(pid))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn kill(pid: u32) -> Result<(), Errno> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
     rustix::process::kill_process(pid, rustix::process::Signal::KILL)
 }
 
 /// Kills the calling process.
 pub fn kill_self() -> ! {
-    let _ = kill_child(super::thread::process_id());
+    let _ = kill(super::thread::process_id());
     exit(1)
 }
 

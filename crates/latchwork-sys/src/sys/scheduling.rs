@@ -57,7 +57,12 @@ impl Scheduling {
 
     /// The calling thread's scheduling.
     pub fn own() -> Result<Self, Errno> {
-        let attributes = Attributes::own()?;
+        Self::of(0)
+    }
+
+    /// A thread's scheduling; 0 is the calling thread.
+    pub fn of(thread: u32) -> Result<Self, Errno> {
+        let attributes = Attributes::of(thread)?;
         Ok(Self {
             policy: attributes.policy as u8,
             reset_on_fork: attributes.flags & RESET_ON_FORK != 0,
@@ -100,12 +105,17 @@ impl Scheduling {
 
     /// Applies it to the calling thread. The kernel keeps the niceness of a thread while the thread is real-time.
     pub fn apply(self) -> Result<(), Errno> {
+        self.apply_to(0)
+    }
+
+    /// Applies it to a thread; 0 is the calling thread.
+    pub fn apply_to(self, thread: u32) -> Result<(), Errno> {
         let flag = if self.reset_on_fork {
             libc::SCHED_RESET_ON_FORK
         } else {
             0
         };
-        set_scheduler(0, i32::from(self.policy) | flag, self.priority.into())
+        set_scheduler(thread, i32::from(self.policy) | flag, self.priority.into())
     }
 }
 
@@ -186,11 +196,24 @@ const RESET_ON_FORK: u64 = 1;
 impl Attributes {
     /// The calling thread's attributes.
     fn own() -> Result<Self, Errno> {
+        Self::of(0)
+    }
+
+    /// A thread's attributes; 0 is the calling thread.
+    fn of(thread: u32) -> Result<Self, Errno> {
         let mut attributes = Self::default();
         let size = size_of::<Self>();
         // SAFETY: the kernel writes at most `size` bytes.
-        done(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) })
-            .map(|()| attributes)
+        done(unsafe {
+            libc::syscall(
+                libc::SYS_sched_getattr,
+                thread,
+                &raw mut attributes,
+                size,
+                0,
+            )
+        })
+        .map(|()| attributes)
     }
 }
 

@@ -102,6 +102,7 @@ fn errno_of(error: AttachError) -> Errno {
         AttachError::TaskTableFull { .. }
         | AttachError::TooManyRegions
         | AttachError::TooManyAttachments => Errno::NOSPC,
+        AttachError::Validating => Errno::AGAIN,
         AttachError::System { error, .. } => error,
         _ => Errno::NOMEM,
     }

@@ -214,6 +214,10 @@ impl Coproc {
     /// Sends a signal. The signal cannot reach another process: the kernel keeps the ID until the process is reaped,
     /// and the signal is sent through a pidfd.
     ///
+    /// A coproc from the pool discards the signals that arrive before its function starts. So the call waits until then, if
+    /// the signal is another one than `SIGKILL` and `SIGCONT`: also for a coproc that was stopped while it was ready, until it
+    /// is continued.
+    ///
     /// # Errors
     /// [`KillError`].
     pub fn kill(&self, signal: Signal) -> Result<(), KillError> {
@@ -221,8 +225,9 @@ impl Coproc {
             return Err(KillError::OtherProcess);
         }
         // A coproc from the pool discards the signals that arrived before its work, so this waits until the work has
-        // started.
-        while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
+        // started. SIGCONT does its work as it is sent, and a coproc that was stopped while it was ready starts no other way.
+        let waits = !matches!(signal, Signal::KILL | Signal::CONT);
+        while waits && self.record.state() == record::ASSIGNED && self.is_alive() {
             let pause = Some(Deadline::after(Duration::from_micros(200)));
             let state = &self.record.state;
             futex::wait(state, record::ASSIGNED, Sharing::Shared, pause);

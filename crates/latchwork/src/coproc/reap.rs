@@ -4,12 +4,13 @@
 //! checks a few entries, and `reap_ended` checks all.
 #![allow(unsafe_code)]
 
-use super::record::Ref;
+use super::record::{self, Ref};
 use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::mutex::Mutex;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::process;
 use crate::sys::process_mark::ProcessMark;
+use crate::sys::thread;
 use crate::time::Deadline;
 use core::ptr;
 use core::time::Duration;
@@ -17,6 +18,12 @@ use std::collections::VecDeque;
 
 /// How long a joiner naps at a time that cannot become a task of the region.
 const NAP: Duration = Duration::from_millis(10);
+
+/// How long the end of a runtime waits for the processes that end at once. One may be stopped, or in a frozen control group.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// How often to check a process whose end cannot be waited for, since no descriptor is free.
+const NO_DESCRIPTOR_CHECK: Duration = Duration::from_millis(1);
 
 /// A process to reap.
 pub(super) struct Unreaped {
@@ -103,7 +110,7 @@ fn check_entries(most: usize) {
     for _ in 0..most.min(entries.len()) {
         if let Some(entry) = entries.pop_front() {
             let is_due = entry.not_before.is_none_or(Deadline::has_passed);
-            if is_due && try_reap(entry.pid, false) {
+            if is_due && try_reap(entry.pid) {
                 entry.close();
             } else {
                 entries.push_back(entry);
@@ -112,12 +119,15 @@ fn check_entries(most: usize) {
     }
 }
 
-/// Checks all entries, and waits for the processes that end at once.
+/// Checks all entries, and waits for the processes that end at once, for [`ENDING`] in all. Those that have not ended then are
+/// killed if they have run no function; the others are reaped later.
 pub(super) fn reap_all() {
     let Some(list) = reap_list() else { return };
     let entries: Vec<Unreaped> = list.entries.lock().drain(..).collect();
+    let until = Deadline::after(ENDING);
     for entry in entries {
-        if try_reap(entry.pid, entry.ending) {
+        let has_ended = || entry.ending && reap_until(entry.pid, until);
+        if try_reap(entry.pid) || has_ended() || entry.kill_unused() {
             entry.close();
         } else {
             reap_later(entry);
@@ -125,11 +135,34 @@ pub(super) fn reap_all() {
     }
 }
 
-fn try_reap(pid: u32, block: bool) -> bool {
-    !matches!(process::reap(pid, block), Ok(None))
+fn try_reap(pid: u32) -> bool {
+    !matches!(process::reap(pid, false), Ok(None))
+}
+
+/// Reaps a process if it ends before a deadline; returns whether it is gone.
+fn reap_until(pid: u32, until: Deadline) -> bool {
+    loop {
+        if try_reap(pid) || until.has_passed() {
+            return try_reap(pid);
+        }
+        let waited = process::open_process(pid)
+            .and_then(|process| process::wait_for_end(process, Some(until)));
+        if waited.is_err() {
+            thread::sleep_until(Deadline::after(NO_DESCRIPTOR_CHECK).min(until));
+        }
+    }
 }
 
 impl Unreaped {
+    /// Kills a process that has not run its function, and never will; returns whether it is gone.
+    fn kill_unused(&self) -> bool {
+        let is_unused = |record: &Ref| matches!(record.state(), record::CLOSED | record::FAILED);
+        let killed = self.ending
+            && self.record.as_ref().is_some_and(is_unused)
+            && process::kill_child(self.pid).is_ok();
+        killed && reap_until(self.pid, Deadline::after(ENDING))
+    }
+
     fn close(self) {
         if let Some(record) = self.record {
             // SAFETY: the process is gone, and the coproc's handle was dropped, so nothing uses the record.

@@ -42,8 +42,8 @@ const FILL_CHECK: Duration = Duration::from_millis(1);
 
 /// The runtime that makes coprocs for one region. An example: the [module](super).
 ///
-/// Clones refer to the same runtime. When the last one is dropped, the server process and the ready coprocs end;
-/// coprocs that run go on, and their handles stay valid. A coproc may make a runtime of its own. In the child of a fork
+/// Clones refer to the same runtime. When the last one is dropped, the server process and the ready coprocs end (one that was
+/// stopped is killed after a second); coprocs that run go on, and their handles stay valid. A coproc may make a runtime of its own. In the child of a fork
 /// the parent's runtime fails with [`SpawnError::OtherProcess`] or [`StartError::OtherProcess`], and the child makes its own.
 #[derive(Clone)]
 pub struct Coprocs {

@@ -57,6 +57,8 @@ pub(super) const BATCH: usize = 64;
 pub(super) struct Zygote {
     socket: OwnedFd,
     pub(super) pid: u32,
+    /// Other code of this process may have reaped it, and the ID be another process's. `None`: no descriptor was free.
+    process: Option<OwnedFd>,
     pub(super) task: Owner,
 }
 
@@ -103,15 +105,17 @@ impl Zygote {
                 )
             };
             let pid = pid.map_err(system("clone"))?;
+            let process = process::open_process(pid).ok();
             let timeout = Deadline::after(FIRST_PROOF_TIMEOUT * 2u32.pow(attempt));
             if wait_until_ready(control, pid, timeout)? {
                 return Ok(Arc::new(Self {
                     socket: ours,
                     pid,
+                    process,
                     task: control.task().ok_or(StartError::Died)?,
                 }));
             }
-            end_child(pid);
+            end_child(pid, process.as_ref());
         }
         Err(StartError::Unproven { attempts: ATTEMPTS })
     }
@@ -136,6 +140,7 @@ impl Zygote {
         Self {
             socket,
             pid: 0,
+            process: None,
             task: Owner::new(0, core::num::NonZero::<u32>::MIN),
         }
     }
@@ -144,15 +149,24 @@ impl Zygote {
     pub(super) fn end(&self) -> bool {
         // The kill fails if this process has changed its user ID; the closed socket then ends the zygote.
         sockets::shut_down(&self.socket);
-        end_child(self.pid)
+        end_child(self.pid, self.process.as_ref())
     }
 }
 
 /// Ends a child, which ends by itself if it cannot be killed. Returns whether it is gone.
-fn end_child(pid: u32) -> bool {
-    if process::kill_child(pid) != Err(Errno::PERM) {
-        let _ = process::reap(pid, true);
-        return true;
+fn end_child(pid: u32, process: Option<&OwnedFd>) -> bool {
+    let killed = match process {
+        Some(process) => process::send_signal(process, rustix::process::Signal::KILL),
+        None => process::kill_child(pid),
+    };
+    match killed {
+        Err(Errno::PERM) => {}
+        // Other code has reaped it.
+        Err(Errno::SRCH | Errno::CHILD) => return true,
+        _ => {
+            let _ = process::reap(pid, true);
+            return true;
+        }
     }
     let timeout = Deadline::after(ZYGOTE_EXIT_TIMEOUT);
     while matches!(process::reap(pid, false), Ok(None)) {

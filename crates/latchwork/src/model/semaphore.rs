@@ -71,7 +71,7 @@ impl TaskTable for Tasks {
         }
     }
 
-    fn mirror(&self, _: u16, _: u32) -> bool {
+    fn mirror(&self, _: u64, _: u32) -> bool {
         true
     }
 }

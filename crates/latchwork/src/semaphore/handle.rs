@@ -192,6 +192,23 @@ impl<'r> ObjectRef<'r> {
         })
     }
 
+    /// The identity of the calling task; 0 if the thread is no task of the region.
+    #[inline(always)]
+    pub(super) fn caller(&self) -> u64 {
+        match self.inner.first_attached_task() {
+            Some(task) => task.owner().raw(),
+            None => self.caller_elsewhere(),
+        }
+    }
+
+    /// [`Self::caller`] for a thread whose first attachment, if it has one, is not to this region.
+    #[cold]
+    fn caller_elsewhere(&self) -> u64 {
+        let thread = crate::task::Me::get().ok();
+        let task = thread.and_then(|thread| self.inner.attached_task(thread));
+        task.map_or(0, |task| task.owner().raw())
+    }
+
     /// Ends the waits of all waiters; returns their number.
     pub(crate) fn flush(&self, site: Site) -> Result<u32, UseError> {
         let locked = self.lock();
@@ -385,6 +402,8 @@ macro_rules! guard {
         pub struct $held<'r> {
             semaphore: $semaphore<'r>,
             owner_died: bool,
+            /// The identity of the task that obtained it.
+            owner: u64,
             /// The semaphore belongs to the thread.
             thread: PhantomData<*const ()>,
         }
@@ -393,6 +412,7 @@ macro_rules! guard {
             #[inline(always)]
             fn new(semaphore: $semaphore<'r>, obtained: Obtained) -> Self {
                 Self {
+                    owner: semaphore.object.caller(),
                     semaphore,
                     owner_died: obtained == Obtained::OwnerDied,
                     thread: PhantomData,
@@ -416,9 +436,13 @@ macro_rules! guard {
         impl Drop for $held<'_> {
             #[inline]
             fn drop(&mut self) {
+                // The child of a fork may have obtained the semaphore itself: that is another guard's.
+                if self.owner != self.semaphore.object.caller() {
+                    return;
+                }
                 let torn = std::thread::panicking();
                 match self.semaphore.release_with(torn, Site::UNKNOWN) {
-                    // The guard is a parent's, or the semaphore was released by hand.
+                    // The semaphore was released by hand.
                     Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
                     Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
                 }

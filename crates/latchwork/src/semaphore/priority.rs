@@ -374,7 +374,7 @@ fn recompute<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord) -> Option<
     let now = compute(tasks, task, record);
     // First: if this task is killed before the store, the next refresh finds the change again.
     if standing.mirrored.load(Relaxed) != 0 {
-        update_kernel(tasks, slot_of(task), record, [before, now]);
+        update_kernel(tasks, task, record, [before, now]);
     }
     // Release: a task that sees it sees its inputs.
     standing.effective.store(now, Release);
@@ -386,7 +386,7 @@ fn recompute<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord) -> Option<
 
 /// Sets a task's priority in the kernel, unless the kernel has it. Under the lock of the task's standing.
 #[cfg(not(loom))]
-fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, record: &WaitRecord, [_, now]: [u32; 2]) {
+fn update_kernel<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord, [_, now]: [u32; 2]) {
     let standing = &record.standing;
     let spins_at = standing.spins_at.load(Relaxed);
     // Acquire: pairs with the end of a wait. The task that ended the wait comes here after that.
@@ -398,16 +398,16 @@ fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, record: &WaitRecord, [_, no
     if standing.kernel_priority.load(Relaxed) != due {
         // First: a task killed in between leaves the kernel's value unknown.
         standing.kernel_priority.store(0, Relaxed);
-        if tasks.mirror(slot, due) {
+        if tasks.mirror(task, due) {
             standing.kernel_priority.store(due, Relaxed);
         }
     }
 }
 
 #[cfg(loom)]
-fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, _: &WaitRecord, [before, now]: [u32; 2]) {
+fn update_kernel<T: TaskTable>(tasks: &T, task: u64, _: &WaitRecord, [before, now]: [u32; 2]) {
     if now != before {
-        tasks.mirror(slot, now);
+        tasks.mirror(task, now);
     }
 }
 

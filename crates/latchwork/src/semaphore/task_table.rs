@@ -23,8 +23,8 @@ pub(crate) trait TaskTable {
     /// Sleeps, as the calling task, while the word of its record holds the value and no task dies.
     fn park(&self, word: &AtomicU32, value: u32, deaths: u32, deadline: Option<Deadline>)
     -> Parked;
-    /// Sets a task's priority in the kernel; returns whether the kernel accepted it.
-    fn mirror(&self, slot: u16, priority: u32) -> bool;
+    /// Sets a task's priority in the kernel; returns whether the task lives and the kernel accepted it.
+    fn mirror(&self, task: u64, priority: u32) -> bool;
     /// A task's priority has changed: other objects that it may wait for order it by priority, too.
     fn priority_changed(&self, _slot: u16, _priority: u32) {}
 }
@@ -107,6 +107,7 @@ mod of_region {
     use crate::region::Inner;
     use crate::region::heap::Owner;
     use crate::region::wait_record::real_time;
+    use crate::sys::scheduling::{Scheduling, set_priority_of};
     use std::sync::Arc;
 
     impl TaskTable for Arc<Inner> {
@@ -152,11 +153,61 @@ mod of_region {
             }
         }
 
-        fn mirror(&self, slot: u16, priority: u32) -> bool {
+        fn mirror(&self, task: u64, priority: u32) -> bool {
+            let Some(thread) = self.thread_in(slot_of(task)) else {
+                return false;
+            };
+            let before = Scheduling::of(thread);
+            // The slot may be another task's, and the thread ID another thread's.
+            if !TaskTable::is_alive(self, task) {
+                return false;
+            }
             // If the kernel refuses, the recorded priority still counts.
-            self.thread_in(slot).is_some_and(|tid| {
-                crate::sys::scheduling::set_priority_of(tid, real_time(priority)).is_ok()
-            })
+            if set_priority_of(thread, real_time(priority)).is_err() {
+                return false;
+            }
+            let is_its = TaskTable::is_alive(self, task);
+            if !is_its && let Ok(before) = before {
+                // The ID may be another thread's by now.
+                let _ = before.apply_to(thread);
+            }
+            is_its
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::TaskTable;
+    use crate::region::RegionOptions;
+    use crate::sys::scheduling::Scheduling;
+    use crate::sys::thread;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_priority_is_set_for_the_task_that_is_meant_and_not_for_its_successor() {
+        let region = RegionOptions::new().max_bytes(1 << 20).max_tasks(2);
+        let region = region.create_anonymous().unwrap();
+        region.join("main").unwrap();
+        let inner = region.inner();
+        let join = || inner.task().unwrap().owner();
+        std::thread::scope(|scope| {
+            let dead = scope.spawn(join).join().unwrap();
+            // It has the only slot that is left.
+            let ((tell, told), (end, ended)) = (channel(), channel());
+            scope.spawn(move || {
+                tell.send((join(), thread::thread_id())).unwrap();
+                ended.recv().unwrap();
+            });
+            let (lives, id) = told.recv().unwrap();
+            assert_eq!(lives.slot(), dead.slot());
+            let scheduling = || Scheduling::of(id).unwrap();
+            let before = scheduling();
+            assert!(!inner.mirror(dead.raw(), 1));
+            assert_eq!(scheduling(), before);
+            // Where it is permitted.
+            assert_eq!(inner.mirror(lives.raw(), 1), scheduling().priority() > 0);
+            end.send(()).unwrap();
+        });
     }
 }

@@ -36,6 +36,60 @@ fn a_dead_zygote_is_replaced() {
     });
 }
 
+/// A child of the calling process, with this ID, that sleeps; `None` if that is not permitted, or the ID is taken.
+fn child_with(id: u32) -> Option<u32> {
+    const WORDS: usize = 10;
+    let ids = [id];
+    // `struct clone_args`: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size.
+    let mut arguments = [0_u64; WORDS];
+    arguments[4] = libc::SIGCHLD as u64;
+    arguments[8] = ids.as_ptr().expose_provenance() as u64;
+    arguments[9] = 1;
+    let bytes = size_of_val(&arguments);
+    // SAFETY: without flags it is a fork. The child makes system calls alone.
+    unsafe {
+        let made = libc::syscall(libc::SYS_clone3, arguments.as_ptr(), bytes);
+        if made == 0 {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            loop {
+                libc::pause();
+            }
+        }
+        (made > 0).then_some(id)
+    }
+}
+
+/// A program may reap all its children. Then it makes others, and one of them gets the zygote's ID.
+#[test]
+fn the_end_of_a_runtime_kills_no_process_that_has_the_id_of_its_zygote() {
+    isolated(|| {
+        let region = region();
+        let coprocs = coproc_support::start(&region).unwrap();
+        works(&coprocs);
+        let id = zygote();
+        let reap = |id: u32| {
+            let mut status = 0;
+            // SAFETY: a child of this process.
+            let reaped = unsafe {
+                libc::kill(id.cast_signed(), libc::SIGKILL);
+                libc::waitpid(id.cast_signed(), &raw mut status, libc::__WALL)
+            };
+            assert_eq!(reaped, id.cast_signed());
+        };
+        reap(id);
+        let Some(other) = child_with(id) else {
+            return eprintln!("skipped: a process cannot choose its child's ID");
+        };
+        drop(coprocs);
+        assert_eq!(
+            children().iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+            [other]
+        );
+        assert!(runs(other));
+        reap(other);
+    });
+}
+
 #[test]
 fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
     isolated(|| {

@@ -202,6 +202,31 @@ fn damage_is_found_after_a_wait_for_another_attach() {
     });
 }
 
+/// Without its turn it cannot know whether a process that has the file's lock uses the region, or waits as well, and then
+/// refuses the file.
+#[test]
+fn an_attach_that_waits_too_long_for_another_is_refused() {
+    use rustix::fs::{FlockOperation, fcntl_lock, flock};
+    let bytes = region_bytes();
+    let entry = entry_in(&bytes);
+    let nowhere = (word_at(&bytes, at::BASE) + bytes.len() as u64 - 8).to_ne_bytes();
+    let named = Named::file("turn", &with(entry + 16, &nowhere));
+    let open = || {
+        let options = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(named.path());
+        options.unwrap()
+    };
+    let (turn, waits) = (open(), open());
+    fcntl_lock(&turn, FlockOperation::NonBlockingLockExclusive).unwrap();
+    flock(&waits, FlockOperation::NonBlockingLockShared).unwrap();
+    assert_eq!(attach(&named), "Validating");
+    drop((turn, waits));
+    let said = attach(&named);
+    assert!(said.starts_with("Damaged"), "{said}");
+}
+
 /// A thread ended with a leaked guard, while no keeper could be had, and its process since.
 #[test]
 fn a_slot_without_a_thread_is_that_of_a_dead_task() {

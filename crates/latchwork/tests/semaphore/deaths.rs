@@ -4,9 +4,10 @@ use super::all_binary;
 use super::semaphore_support::{me_at, region, until, watched};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
-use latchwork::region::{DetachError, RegionOptions};
+use latchwork::region::{DetachError, Region, RegionOptions, TaskId};
 use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError, ReleaseError,
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, MrspSemaphore, ObtainError,
+    Priority, ReleaseError,
 };
 use latchwork_testkit::{Child, Page};
 use std::thread;
@@ -121,6 +122,48 @@ fn a_child_of_a_fork_owns_nothing() {
     assert_eq!(semaphore.owner(), Some(region.task_id().unwrap()));
     drop(inherited);
     assert_eq!(semaphore.owner(), None);
+}
+
+#[test]
+fn a_guard_that_a_fork_inherited_does_not_release_what_the_child_obtained() {
+    fn check<'r, H>(
+        obtain: impl Fn() -> H,
+        owner: impl Fn() -> Option<TaskId>,
+        region: &'r Region,
+    ) {
+        let mut inherited = Some(obtain());
+        let obtained: Page<AtomicU32> = Page::new();
+        let child = Child::fork(|| {
+            region.join("child").unwrap();
+            obtained.store(1, SeqCst);
+            let own = obtain();
+            drop(inherited.take());
+            assert_eq!(owner(), Some(region.task_id().unwrap()));
+            drop(own);
+            assert_eq!(owner(), None);
+        });
+        until(|| obtained.load(SeqCst) == 1);
+        drop(inherited.take());
+        child.succeed();
+    }
+    let _watchdog =
+        watched("a_guard_that_a_fork_inherited_does_not_release_what_the_child_obtained");
+    for options in all_binary() {
+        let region = region();
+        let semaphore = BinarySemaphore::create(&region, "s", &options).unwrap();
+        check(
+            || semaphore.obtain().unwrap(),
+            || semaphore.owner(),
+            &region,
+        );
+    }
+    let region = region();
+    let semaphore = MrspSemaphore::create(&region, "m", Priority::HIGHEST).unwrap();
+    check(
+        || semaphore.obtain().unwrap(),
+        || semaphore.owner(),
+        &region,
+    );
 }
 
 #[test]

@@ -168,13 +168,14 @@ impl Heap {
         }
     }
 
-    /// Gets memory for spans that were taken from HOLLOW, and frees them. Returns whether there was memory for one.
-    fn fill(&self, first: u32, run: u32) -> bool {
+    /// Gets memory for spans that were taken from HOLLOW, and frees them: for all, or, `or_one`, else for the first. Returns
+    /// whether there was memory.
+    fn fill(&self, first: u32, run: u32, or_one: bool) -> bool {
         let is_backed = |spans| self.backing.fill(first, spans).is_ok();
         let filled = match run {
             _ if is_backed(run) => run,
             // If there is not enough for all, there may be enough for one.
-            2.. if is_backed(1) => 1,
+            2.. if or_one && is_backed(1) => 1,
             _ => 0,
         };
         self.put_back(first + filled, run - filled, State::HOLLOW);
@@ -199,7 +200,7 @@ impl Heap {
     pub(super) fn refill(&self, task: &TaskRef<'_>) -> bool {
         let mut runs = self.withheld(task, 0, self.committed(), REFILLED, State::HOLLOW);
         let run = self.has_hollow().then(|| runs.next()).flatten();
-        run.is_some_and(|(span, run)| self.fill(span, run))
+        run.is_some_and(|(span, run)| self.fill(span, run, true))
     }
 
     /// The same for a run of `spans` spans that are free or hollow, the first of them aligned.
@@ -217,7 +218,7 @@ impl Heap {
             if span + 1 >= start.saturating_add(spans) {
                 // If none is hollow, all spans of the run are free: another task has just freed them.
                 let mut runs = self.withheld(task, start, start + spans, spans, State::HOLLOW);
-                return hollow == 0 || runs.all(|(span, run)| self.fill(span, run));
+                return hollow == 0 || runs.all(|(span, run)| self.fill(span, run, false));
             }
         }
         false
