@@ -43,9 +43,10 @@ impl Inner {
     }
 
     /// A thread is about to become a task. A container outside the region may have brought it here after the last use had
-    /// ended, and had given up the file lock. Another process may be validating the file then. It would refuse the file if this
-    /// thread claimed a slot, or would reset the slot of a living task; so the lock comes first, and without it there is no use. Once a use exists, this process has the lock: the first thread that comes
-    /// to an unused region begins its use as it gets the lock, and others wait for it, too.
+    /// ended, and had given up the file lock. Another process may be validating the file then. It would refuse the file if
+    /// this thread claimed a slot, or would reset the slot of a living task; so the lock comes first, and without it there is
+    /// no use. Once a use exists, this process has the lock: the first thread that comes to an unused region begins its use
+    /// as it gets the lock, and others wait for it, too.
     ///
     /// The file lock is only tried under the registry's: an attach in this process that has the file lock waits for the
     /// registry's.
@@ -60,7 +61,8 @@ impl Inner {
         let until = Deadline::after(VALIDATING);
         let begins_first = || {
             let _lock = RegistryLock::lock();
-            let begins = memory::try_lock_in_use(&*self.file) == Ok(FileLock::Taken);
+            // An error says of no other process that it has the lock: a filter of system calls may refuse the question.
+            let begins = memory::try_lock_in_use(&*self.file) != Ok(FileLock::Busy);
             if begins {
                 self.uses.fetch_add(1, Ordering::Relaxed);
             }
