@@ -337,7 +337,7 @@ done
 if [ -n "$fault" ]; then
     [ -s "$work/verdicts" ] || { echo "ci/kernels.sh: no machine ran" >&2; exit 1; }
     mkdir -p results/kernels/faults
-    { echo "$date, $commit: $(sed -n 1p "$patch")"; cat "$work/verdicts"; } >"results/kernels/faults/$fault.txt"
+    { echo "$date, $commit: $(sed '/^$/q' "$patch" | tr '\n' ' ')"; cat "$work/verdicts"; } >"results/kernels/faults/$fault.txt"
     [ $found = 1 ] || { echo "the fault $fault was not found"; exit 1; }
     echo "the fault $fault was found"
     exit 0
