@@ -7,6 +7,7 @@
 
 use super::container;
 use super::{Inner, PushError, Region, Relocatable, Shareable, StorageError};
+use crate::sys::memory;
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -94,9 +95,11 @@ impl<'r> Box<'r, [u8]> {
     pub fn unfilled_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
         let layout = Layout::array::<u8>(bytes).map_err(|_| StorageError::TooLong)?;
         let block = container::with_heap(region.inner().id, |heap| heap.alloc(layout))?;
-        // SAFETY: a block of that many bytes that no other task knows. They are initialised: zero since the region
-        // was made, or written by a task since.
-        unsafe { Ok(Self::of_block(block, bytes, region.inner())) }
+        // SAFETY: a block of that many bytes that no other task knows; and they are initialised.
+        unsafe {
+            memory::initialise(block, bytes);
+            Ok(Self::of_block(block, bytes, region.inner()))
+        }
     }
 
     /// A copy of `bytes` in a block of the region.

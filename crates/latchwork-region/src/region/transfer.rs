@@ -9,6 +9,7 @@ use super::heap::AllocError;
 use super::word::{address, pointer, read};
 use super::{Inner, Task, boxed::Box};
 use crate::atomic::AtomicUsize;
+use crate::sys::memory;
 use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -67,9 +68,12 @@ impl Inner {
         })
     }
 
-    /// Allocates a block that is private to the task.
+    /// Allocates a block of initialised bytes, of arbitrary values, that is private to the task.
     pub fn alloc_block(&self, task: Task<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        self.heap.alloc(&task.heap_task(), layout)
+        let block = self.heap.alloc(&task.heap_task(), layout)?;
+        // SAFETY: the task's own block, which is mapped.
+        unsafe { memory::initialise(block, layout.size()) };
+        Ok(block)
     }
 
     /// Frees a block.

@@ -193,6 +193,24 @@ pub fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     retry_on_intr(|| rustix::fs::fallocate(&file, flags, offset, bytes))
 }
 
+/// Gives all of these bytes some values, if they have none: they may have been the padding of a value that was there before.
+///
+/// # Safety
+/// The bytes are mapped, and nothing else uses them.
+#[inline]
+pub unsafe fn initialise(start: NonNull<u8>, bytes: usize) {
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+    // SAFETY: no instruction. For all that the compiler knows, some write the bytes.
+    unsafe {
+        core::arch::asm!("/* {0} {1} */", in(reg) start.as_ptr(), in(reg) bytes, options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    // SAFETY: by the contract.
+    unsafe {
+        start.write_bytes(0, bytes);
+    }
+}
+
 /// The result of an attempt to take a file lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileLock {

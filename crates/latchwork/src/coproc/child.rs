@@ -309,7 +309,7 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
 fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     let (call, pooled) = (request.call, request.pooled);
     let task = Me::current_or_none().stamp();
-    let value: [u128; record::VALUE_BYTES / 16] = request.value;
+    let value = request.value;
     signals::unblock_all();
     // The request is not used after this; the creator's handshake returns.
     if pooled {

@@ -8,7 +8,7 @@
 //! order does not count as a death, so `park` is given the value that its life-word had when the coproc was seen alive.
 #![allow(unsafe_code)]
 
-use super::reap::{self, Unreaped};
+use super::reap::{self, NO_DESCRIPTOR_CHECK, Unreaped};
 use super::{Attributes, JoinError, Ref, child, record};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::{poll_briefly, yield_if_brief};
@@ -32,9 +32,6 @@ const JOIN_SPIN: Duration = Duration::from_micros(40);
 
 /// How long the first sleep lasts, which watches the life-word of one task alone.
 const FIRST_SLEEP: Duration = Duration::from_millis(2);
-
-/// How often to check a process whose end cannot be waited for, since no descriptor is free.
-const NO_DESCRIPTOR_CHECK: Duration = Duration::from_millis(1);
 
 /// How many words the region's `park` can watch beside the life-words of all tasks.
 const PARK_WORDS: usize = 8;
@@ -213,10 +210,8 @@ impl Coproc {
 
     /// Sends a signal. The signal cannot reach another process: the kernel keeps the ID until the process is reaped,
     /// and the signal is sent through a pidfd.
-    ///
-    /// A coproc from the pool discards the signals that arrive before its function starts. So the call waits until then, if
-    /// the signal is another one than `SIGKILL` and `SIGCONT`: also for a coproc that was stopped while it was ready, until it
-    /// is continued.
+    /// A coproc from the pool discards the signals that arrive before its function starts, so the call waits until then, unless
+    /// the signal is `SIGKILL` or `SIGCONT`. One that was stopped while it was ready starts when it is continued.
     ///
     /// # Errors
     /// [`KillError`].
@@ -225,7 +220,7 @@ impl Coproc {
             return Err(KillError::OtherProcess);
         }
         // A coproc from the pool discards the signals that arrived before its work, so this waits until the work has
-        // started. SIGCONT does its work as it is sent, and a coproc that was stopped while it was ready starts no other way.
+        // started. SIGCONT does its work as it is sent; one that was stopped while it was ready starts no other way.
         let waits = !matches!(signal, Signal::KILL | Signal::CONT);
         while waits && self.record.state() == record::ASSIGNED && self.is_alive() {
             let pause = Some(Deadline::after(Duration::from_micros(200)));

@@ -23,7 +23,7 @@ const NAP: Duration = Duration::from_millis(10);
 const ENDING: Duration = Duration::from_secs(1);
 
 /// How often to check a process whose end cannot be waited for, since no descriptor is free.
-const NO_DESCRIPTOR_CHECK: Duration = Duration::from_millis(1);
+pub(super) const NO_DESCRIPTOR_CHECK: Duration = Duration::from_millis(1);
 
 /// A process to reap.
 pub(super) struct Unreaped {

@@ -41,6 +41,7 @@ use crate::sys::{process, thread};
 use crate::text::whole_characters;
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::time::Duration;
 use rustix::io::Errno;
@@ -86,7 +87,8 @@ pub(super) struct Request {
     /// The descriptors to pass, as numbers in the process that is cloned. `descriptor_count` is how many must arrive.
     pub(super) descriptors: [i32; MAX_DESCRIPTORS],
     pub(super) descriptor_count: usize,
-    pub(super) value: [u128; VALUE_BYTES / 16],
+    /// The argument by value: with its padding, which is not initialised.
+    pub(super) value: [MaybeUninit<u128>; VALUE_BYTES / 16],
 }
 
 impl Request {
@@ -99,7 +101,7 @@ impl Request {
             pooled,
             descriptors: [-1; MAX_DESCRIPTORS],
             descriptor_count: 0,
-            value: [0; VALUE_BYTES / 16],
+            value: [MaybeUninit::new(0); VALUE_BYTES / 16],
         }
     }
 }

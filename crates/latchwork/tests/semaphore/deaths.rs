@@ -126,11 +126,7 @@ fn a_child_of_a_fork_owns_nothing() {
 
 #[test]
 fn a_guard_that_a_fork_inherited_does_not_release_what_the_child_obtained() {
-    fn check<'r, H>(
-        obtain: impl Fn() -> H,
-        owner: impl Fn() -> Option<TaskId>,
-        region: &'r Region,
-    ) {
+    fn check<H>(obtain: impl Fn() -> H, owner: impl Fn() -> Option<TaskId>, region: &Region) {
         let mut inherited = Some(obtain());
         let obtained: Page<AtomicU32> = Page::new();
         let child = Child::fork(|| {
