@@ -145,6 +145,7 @@ impl<'r, T> Box<'r, T> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the box owns the value, which is not used in the block any more.
         unsafe {
+            container::settle(this.value, 1);
             let value = this.value.read();
             this.free();
             value
