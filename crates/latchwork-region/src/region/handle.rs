@@ -123,7 +123,9 @@ impl Region {
 
     /// The memory file, to be passed to another process, which attaches it with
     /// [`RegionOptions::attach_file`](super::RegionOptions::attach_file). The caller must neither write nor truncate
-    /// it: see [what safety rests on](super#what-safety-rests-on).
+    /// it, nor change its lock (`flock`): see [what safety rests on](super#what-safety-rests-on). A copy of the descriptor
+    /// has the same lock. If the lock is given up, the region looks unused: another process that attaches it then
+    /// resets the slots of tasks that are at work, and `gc` removes its name.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.inner.file.as_fd()
