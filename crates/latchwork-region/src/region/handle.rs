@@ -184,7 +184,8 @@ impl Region {
     }
 
     /// Allocates a block for the calling task. The block is freed when the task dies, unless it was kept
-    /// ([`Self::on_death`], [`Self::keep`]) or linked by a container.
+    /// ([`Self::on_death`], [`Self::keep`]) or linked by a container. If the task leaves in good order (its thread ends,
+    /// it [detaches](Self::detach), or it calls `exit`), the block stays until a task frees it.
     ///
     /// # Errors
     /// [`ObjectError::Alloc`] if the region is full or the system has no memory,
