@@ -239,7 +239,7 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
             .predicates
             .push(parse_quote!(#ty: ::latchwork::region::Shareable));
     }
-    let relocatable = relocatable(&input, &given_generics, &fields);
+    let relocatable = relocatable(&input, &given_generics, &fields, &members);
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
     let path = match &given {
@@ -309,7 +309,14 @@ fn joined(names: impl Iterator<Item = impl ToString>) -> String {
 }
 
 /// The implementation of `Relocatable`, which has effect if all fields are `Relocatable`.
-fn relocatable(input: &DeriveInput, generics: &Generics, fields: &[(&Field, String)]) -> Tokens {
+///
+/// `members`: a struct's, whose fields are settled; those of an enum are not.
+fn relocatable(
+    input: &DeriveInput,
+    generics: &Generics,
+    fields: &[(&Field, String)],
+    members: &[Member],
+) -> Tokens {
     let name = &input.ident;
     let (_, arguments, _) = generics.split_for_impl();
     let mut generics = generics.clone();
@@ -323,10 +330,29 @@ fn relocatable(input: &DeriveInput, generics: &Generics, fields: &[(&Field, Stri
         ));
     }
     let (implementation, _, clause) = generics.split_for_impl();
+    let parts: Vec<_> = (members.iter().zip(fields))
+        .map(|(_, (field, _))| {
+            let ty = &field.ty;
+            quote!(<::latchwork::region::PinnedParts<#part, #ty> as ::latchwork::region::Relocatable>)
+        })
+        .collect();
     quote! {
         // SAFETY: every field is Relocatable.
         #[allow(private_bounds)]
-        unsafe impl #implementation ::latchwork::region::Relocatable for #name #arguments #clause {}
+        unsafe impl #implementation ::latchwork::region::Relocatable for #name #arguments #clause {
+            const SETTLES: bool = false #(|| #parts::SETTLES)*;
+            unsafe fn settle(_place: *mut Self) {
+                #(
+                    if #parts::SETTLES {
+                        // SAFETY: a field of the place.
+                        unsafe {
+                            let part = ::core::ptr::NonNull::new_unchecked(&raw mut (*_place).#members);
+                            #parts::settle_part(part.cast());
+                        }
+                    }
+                )*
+            }
+        }
     }
 }
 

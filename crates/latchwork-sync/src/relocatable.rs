@@ -5,6 +5,7 @@
 mod locks;
 
 use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 
 /// A type whose values may move, although it may not be `Unpin`.
 ///
@@ -27,7 +28,33 @@ use core::mem::MaybeUninit;
     note = "a `Vec` moves its elements, and a robust lock must not move: keep values with robust locks in a `List` or a `HashMap`",
     note = "#[derive(Shareable)] implements `Relocatable` if all fields are `Relocatable`"
 )]
-pub unsafe trait Relocatable {}
+pub unsafe trait Relocatable {
+    /// Whether [`Self::settle`] does anything.
+    #[doc(hidden)]
+    const SETTLES: bool = false;
+
+    /// Ends what holds only at the value's address: an undo log rolls back. A container does this before it moves a
+    /// value. An enum does nothing: the value may be torn, and a torn tag must not be read.
+    ///
+    /// # Safety
+    /// The caller has exclusive access to a value at this place, which may be torn if the type is `TornSafe`, or if it
+    /// is the data of a lock.
+    #[doc(hidden)]
+    unsafe fn settle(_place: *mut Self) {}
+
+    /// For the derive of `Shareable`: the same, for a field.
+    ///
+    /// # Safety
+    /// As for [`Self::settle`].
+    #[doc(hidden)]
+    unsafe fn settle_part(place: NonNull<u8>)
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller guarantees it.
+        unsafe { Self::settle(place.cast().as_ptr()) }
+    }
+}
 
 macro_rules! relocatable_numbers {
     ($($ty:ty),* $(,)?) => {$(
@@ -39,9 +66,25 @@ relocatable_numbers!(char, str);
 crate::torn_safe::each_number!(relocatable_numbers);
 
 // SAFETY: a slice's parts are its elements.
-unsafe impl<T: Relocatable> Relocatable for [T] {}
+unsafe impl<T: Relocatable> Relocatable for [T] {
+    const SETTLES: bool = T::SETTLES;
+    unsafe fn settle(place: *mut Self) {
+        if T::SETTLES {
+            for index in 0..place.len() {
+                // SAFETY: an element of the place.
+                unsafe { T::settle(place.cast::<T>().add(index)) };
+            }
+        }
+    }
+}
 // SAFETY: an array's parts are its elements.
-unsafe impl<T: Relocatable, const N: usize> Relocatable for [T; N] {}
+unsafe impl<T: Relocatable, const N: usize> Relocatable for [T; N] {
+    const SETTLES: bool = T::SETTLES;
+    unsafe fn settle(place: *mut Self) {
+        // SAFETY: the caller guarantees it.
+        unsafe { <[T]>::settle(place) };
+    }
+}
 // SAFETY: the content is the only part.
 unsafe impl<T: Relocatable> Relocatable for Option<T> {}
 // SAFETY: the content is the only part.
@@ -62,7 +105,18 @@ pub(crate) use relocatable_locks;
 macro_rules! relocatable_tuples {
     ($($name:ident $part:ident)*) => {
         // SAFETY: all parts are Relocatable.
-        unsafe impl<$($name: Relocatable),*> Relocatable for ($($name,)*) {}
+        unsafe impl<$($name: Relocatable),*> Relocatable for ($($name,)*) {
+            const SETTLES: bool = false $(|| $name::SETTLES)*;
+            unsafe fn settle(place: *mut Self) {
+                if Self::SETTLES {
+                    // SAFETY: each is a part of the place.
+                    unsafe {
+                        let ($(ref mut $part,)*) = *place;
+                        $($name::settle($part);)*
+                    }
+                }
+            }
+        }
     };
 }
 crate::torn_safe::each_tuple!(relocatable_tuples);

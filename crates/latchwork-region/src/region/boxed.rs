@@ -33,8 +33,10 @@ use core::ptr::NonNull;
 ///
 /// *Cost.* Two words, and a block of the heap.
 ///
-/// *Owner death.* If the task dies, its block is freed without dropping the value: what the value owns in the region
-/// is leaked. In the child of a fork the box still belongs to the parent: the child must forget it.
+/// *Owner death.* If the task that allocated the block (or received it from a queue) dies, the block is freed without
+/// dropping the value: what the value owns in the region is leaked. If that task leaves in good order (its thread ends,
+/// it [detaches](Region::detach), or it calls `exit`, as the end of `main` does), the block stays until its box is
+/// dropped: a box that was forgotten, or that was passed to another thread whose process is killed later, is leaked. In the child of a fork the box still belongs to the parent: the child must forget it.
 pub struct Box<'r, T: ?Sized> {
     value: NonNull<T>,
     region: &'r Inner,
@@ -148,6 +150,7 @@ impl<'r, T> Box<'r, T> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the box owns the value, which is not used in the block any more.
         unsafe {
+            container::settle(this.value, 1);
             let value = this.value.read();
             this.free();
             value

@@ -24,4 +24,4 @@ mod heap;
 pub(super) use super::word::{address, commit, drop_part, pointer, read};
 pub(super) use anchor::Anchor;
 pub(super) use editor::{editor, forward};
-pub(super) use heap::{add, unlink_and_free, with_heap};
+pub(super) use heap::{add, settle, unlink_and_free, with_heap};

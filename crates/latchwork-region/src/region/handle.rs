@@ -123,7 +123,9 @@ impl Region {
 
     /// The memory file, to be passed to another process, which attaches it with
     /// [`RegionOptions::attach_file`](super::RegionOptions::attach_file). The caller must neither write nor truncate
-    /// it: see [what safety rests on](super#what-safety-rests-on).
+    /// it, nor change its lock (`flock`): see [what safety rests on](super#what-safety-rests-on). A copy of the descriptor
+    /// has the same lock. If the lock is given up, the region looks unused: another process that attaches it then
+    /// resets the slots of tasks that are at work, and `gc` removes its name.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.inner.file.as_fd()
@@ -182,7 +184,8 @@ impl Region {
     }
 
     /// Allocates a block for the calling task. The block is freed when the task dies, unless it was kept
-    /// ([`Self::on_death`], [`Self::keep`]) or linked by a container.
+    /// ([`Self::on_death`], [`Self::keep`]) or linked by a container. If the task leaves in good order (its thread ends,
+    /// it [detaches](Self::detach), or it calls `exit`), the block stays until a task frees it.
     ///
     /// # Errors
     /// [`ObjectError::Alloc`] if the region is full or the system has no memory,

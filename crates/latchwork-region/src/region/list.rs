@@ -351,6 +351,7 @@ impl<T: Shareable> List<T> {
             // other task can see the node.
             unsafe {
                 let node = node.as_mut();
+                T::settle(node.value.as_mut_ptr());
                 let value = node.value.assume_init_read();
                 commit(&node.stage, 0);
                 value

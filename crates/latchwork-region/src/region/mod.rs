@@ -36,7 +36,8 @@
 //! contain an object whose pointer leads anywhere. A file that another user owns is
 //! therefore refused ([`RegionOptions::trust_any_owner`] is `unsafe`). A program that writes the file by other means
 //! breaks the contract, even if each of its calls is safe: through a descriptor from [`Region::file`], or through the
-//! name in `/dev/shm`, just as through `/proc/self/mem`.
+//! name in `/dev/shm`, just as through `/proc/self/mem`. So does one that gives up or changes the lock (`flock`) of that
+//! descriptor, by which other processes know that the region is in use.
 
 mod attach;
 mod boxed;

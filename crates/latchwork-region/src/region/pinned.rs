@@ -11,6 +11,7 @@
 use super::Relocatable;
 use core::marker::PhantomData;
 use core::pin::Pin;
+use core::ptr::NonNull;
 
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -80,7 +81,13 @@ pub use latchwork_derive::PinnedFields;
 pub struct PinnedParts<'pin, T: ?Sized>(PhantomData<&'pin ()>, PhantomData<T>);
 
 // SAFETY: it exists as a type only; as a bound it stands for its parameter.
-unsafe impl<T: Relocatable + ?Sized> Relocatable for PinnedParts<'_, T> {}
+unsafe impl<T: Relocatable> Relocatable for PinnedParts<'_, T> {
+    const SETTLES: bool = T::SETTLES;
+    unsafe fn settle_part(place: NonNull<u8>) {
+        // SAFETY: the caller guarantees it.
+        unsafe { T::settle_part(place) }
+    }
+}
 
 /// The elements of an array, pinned: how to use one of several robust locks.
 ///

@@ -12,8 +12,10 @@
 //!    that is dropped discards its records before its data is dropped. While records are valid, the data is borrowed
 //!    only shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
 //!    closure's result could be anything that it has captured, hence the check of its address.)
-//! 3. Records are valid only at the address at which they were made: a log that was moved (its transaction was
-//!    forgotten) has none.
+//! 3. Records are valid only at the address at which they were made. A container that moves a log, or takes it out,
+//!    first rolls it back in its place ([`Relocatable::settle`]). A log that a program moves by itself, after it has
+//!    forgotten a transaction, has no records. (They cannot move along: the cells in containers do not, and the region
+//!    of a container on a stack may be unmapped.)
 //!
 //! *Commit points, and a kill between any two stores.*
 //! - *Store:* the record is written behind the count, then `count`, then the cell. After a kill before `count`,
@@ -75,7 +77,9 @@ use core::ptr::{self, NonNull};
 /// *Cost.* 16 bytes for each change that the log has room for; each logged store takes three more stores.
 ///
 /// *Owner death.* If the owner dies before [`Transaction::commit`] has returned, the successor finds all changes or
-/// none, after `roll_back`; if it dies later, all.
+/// none, after `roll_back`; if it dies later, all. A container of the region that moves the log first, or gives it back,
+/// rolls it back before: an element of a [`Vec`], also as a part of a tuple, an array, a lock or a struct with
+/// `#[derive(Shareable)]`. (An enum does not pass this on; behind a robust lock it cannot be.)
 #[repr(C)]
 pub struct Undo<T, const N: usize = 16> {
     count: AtomicUsize,
@@ -99,7 +103,17 @@ unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
 // SAFETY: the data is TornSafe; records become valid by one store (see the module's documentation).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}
 // SAFETY: the data is Relocatable; records are valid only at the address at which they were made.
-unsafe impl<T: Relocatable, const N: usize> Relocatable for Undo<T, N> {}
+unsafe impl<T: Relocatable, const N: usize> Relocatable for Undo<T, N> {
+    const SETTLES: bool = true;
+    unsafe fn settle(place: *mut Self) {
+        // SAFETY: a log, of which all values of its words are valid, and its data. Records of the log may name cells
+        // of logs in the data, hence the order.
+        unsafe {
+            (*place).roll_back();
+            T::settle(&raw mut (*place).data);
+        }
+    }
+}
 
 /// Why a change could not be logged. The cell is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -211,7 +225,8 @@ impl<T, const N: usize> Drop for Undo<T, N> {
 }
 
 impl<T, const N: usize> Undo<T, N> {
-    /// Undoes the update that a dead owner did not commit. Returns whether there was one.
+    /// Undoes the update that a dead owner did not commit. Returns whether there was one, which no container has rolled
+    /// back meanwhile.
     #[inline]
     pub fn roll_back(&mut self) -> bool {
         read(&self.count) != 0

@@ -27,7 +27,7 @@ mod validate;
 
 pub use edit::VecMut;
 
-use super::container::Anchor;
+use super::container::{self, Anchor};
 use super::region_id::RegionId;
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
@@ -307,6 +307,8 @@ impl<T: Shareable + Relocatable> Vec<T> {
         let _guard = self.buffer.guard();
         self.finish_pending();
         let last = self.count().checked_sub(1)?;
+        // SAFETY: an element.
+        unsafe { container::settle(self.first().add(last), 1) };
         self.set_state(last as u64);
         // SAFETY: a value, which is no element any more.
         Some(unsafe { self.first().add(last).read() })

@@ -40,7 +40,7 @@ use core::ops::{Deref, DerefMut};
 #[repr(C)]
 pub struct Mutex<T: ?Sized, P: DataState = WaitWake> {
     pub(super) raw: P,
-    pub(super) data: UnsafeCell<ManuallyDrop<T>>,
+    pub(crate) data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: the mutex owns its lock and its data, and both may be sent to another thread.

@@ -28,7 +28,7 @@ pub struct RwLock<
     C: Counting<Event> = Uncounted,
 > {
     pub(super) raw: RawRwLock<S, P, C>,
-    pub(super) data: UnsafeCell<T>,
+    pub(crate) data: UnsafeCell<T>,
 }
 
 // SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.

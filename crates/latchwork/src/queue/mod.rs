@@ -47,8 +47,8 @@
 //! of tasks. Between polls it yields its CPU; mostly it yields at once if a yield ended its last wait, since its peer then
 //! runs on the same CPU. While other programs need the CPU, it does not yield. `sleepers.rs` says why no wake-up is lost, and `waiters.rs` which receiver is served first.
 //! *Fork:* the child is a task of its own; messages that its parent has in flight stay the parent's, and finishing one
-//! in the child aborts. *Signal handlers* must not use a queue that the interrupted code may be using, nor keep a
-//! message. *Cost:* a send or receive of a small message is one robust lock and unlock, and a copy; it makes no system
+//! in the child aborts. *Signal handlers* must not use any queue if the interrupted code may be in a call on one, also
+//! on another one: a task has one inbox, and the interrupted wait would not be served any more. Nor must they keep a message. *Cost:* a send or receive of a small message is one robust lock and unlock, and a copy; it makes no system
 //! call unless a task sleeps. A message whose rank puts it between others shifts four bytes for each message behind it
 //! or before it, whichever are fewer. A broadcast, and each message to a waiting receiver that is served in order,
 //! reads a word of every task of the region. A broadcast is copied under the locks.

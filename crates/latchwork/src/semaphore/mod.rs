@@ -61,10 +61,13 @@
 //!
 //! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
 //! operation that need not wait is one compare-and-swap; otherwise it takes the object's own region lock. The only
-//! other locks are those in the slot of each task whose priority or processors are recomputed. *Signal handlers* must not use a semaphore
-//! that the interrupted code may be using. *Fork:* the child is a task of its own, and owns nothing; dropping a
-//! [`Held`] that it has inherited does nothing there. *Threads* that end while they own a semaphore count as dead; but
-//! a [`PriorityMutex`], whose data they may have lent, stays their process's. (Dropping its guard in the child of a fork aborts.)
+//! other locks are those in the slot of each task whose priority or processors are recomputed. *Signal handlers* must
+//! not use any semaphore if the interrupted code may be in a call on one, also on another one, or in a directive of
+//! [`crate::classic`]: a task has one record of its waits, and the handler's call may reset it, after which the
+//! interrupted wait aborts the process. *Fork:* the child is a task of its own, and owns nothing; dropping a [`Held`]
+//! that it has inherited does nothing there. *Threads* that end while they own a semaphore count as dead; but
+//! a [`PriorityMutex`], whose data they may have lent, stays their process's. (Dropping its guard in the child of a fork
+//! aborts.)
 //!
 //! *Checked by:* `tests/loom_semaphore.rs` (the word and the queue, one to three tasks, deadlines, deadlocks; negative
 //! twins), `tests/semaphore`, `tests/classic`, and `tests/kill_semaphore`.

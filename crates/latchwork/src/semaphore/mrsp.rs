@@ -63,7 +63,7 @@
 //! counts as dead for the semaphore, and the new program keeps priority and affinity, as of any mirrored task. A thread
 //! or process that is created in a critical section, or by a waiter, begins with the ceiling and the lent CPUs: the
 //! kernel copies them. A task whose mirroring ends ([`mirror`](crate::semaphore::TaskPriority::mirror)) in a critical section
-//! keeps the ceiling. A signal handler must not use a semaphore that the interrupted code may be using.
+//! keeps the ceiling. A signal handler must not use any semaphore if the interrupted code may be in a call on one: see [`super`].
 //!
 //! *Limits of Linux.* A thread has one priority: where the ceilings of CPUs differ, a helped owner runs with the
 //! ceiling of the CPU that it came from, and waiters on other CPUs spin below it. Nothing keeps the owner's CPU free

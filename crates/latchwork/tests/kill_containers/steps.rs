@@ -1,7 +1,8 @@
 //! Each operation, killed at each of its instructions.
 
 use super::World;
-use super::things::Editors;
+use super::things::{Editors, Log};
+use core::sync::atomic::AtomicU64;
 use latchwork::region::{Box, Region, String, Vec};
 use latchwork_testkit::Trial;
 use latchwork_testkit::step::{self, Point};
@@ -49,6 +50,10 @@ fn names(things: &mut Editors<'_>, region: &Region) {
             .push(String::from_str_in(name, region).unwrap())
             .unwrap();
     }
+}
+
+fn log(number: u64) -> Log {
+    Log::new([AtomicU64::new(number), AtomicU64::new(number)])
 }
 
 const OPERATIONS: &[Operation] = &[
@@ -300,6 +305,19 @@ const OPERATIONS: &[Operation] = &[
             update.store(|cells| &cells[0], 7).unwrap();
             update.store(|cells| &cells[2], 7).unwrap();
             update.roll_back();
+        },
+        whole: true,
+    },
+    Operation {
+        name: "undo, moved in an update",
+        setup: |things, _| (0..2).for_each(|number| assert!(things.logs.push(log(number)).is_ok())),
+        run: |things, _| {
+            let mut update = things.logs.get_pin_mut(0).unwrap().edit().begin();
+            for cell in 0..2 {
+                update.store(|cells| &cells[cell], 7).unwrap();
+            }
+            core::mem::forget(update);
+            assert!(things.logs.insert(0, log(9)).is_ok());
         },
         whole: true,
     },

@@ -27,7 +27,11 @@ pub(super) struct Things {
     pub(super) names: List<String>,
     #[pin]
     pub(super) cells: Undo<[AtomicU64; 3], 4>,
+    #[pin]
+    pub(super) logs: Vec<Log>,
 }
+
+pub(super) type Log = Undo<[AtomicU64; 2], 2>;
 
 /// The editors of all things, as a lock lends them.
 pub(super) struct Editors<'a> {
@@ -39,6 +43,7 @@ pub(super) struct Editors<'a> {
     pub(super) jobs: ListMut<'a, u64>,
     pub(super) names: ListMut<'a, String>,
     pub(super) cells: UndoMut<'a, [AtomicU64; 3], 4>,
+    pub(super) logs: VecMut<'a, Log>,
 }
 
 impl Things {
@@ -52,6 +57,7 @@ impl Things {
             jobs: List::new_in(region),
             names: List::new_in(region),
             cells: Undo::new([const { AtomicU64::new(0) }; 3]),
+            logs: Vec::new_in(region),
         }
     }
 
@@ -66,6 +72,7 @@ impl Things {
             jobs: all.jobs.edit(),
             names: all.names.edit(),
             cells: all.cells.edit(),
+            logs: all.logs.edit(),
         }
     }
 
@@ -80,6 +87,14 @@ impl Things {
         all.jobs.repair();
         all.names.repair();
         all.cells.roll_back();
+        // Moves the logs before they are rolled back.
+        if !all.logs.is_empty() {
+            let more = all.logs.capacity() - all.logs.len() + 1;
+            all.logs.reserve(more).unwrap();
+        }
+        all.logs.iter_pin_mut().for_each(|log| {
+            log.edit().roll_back();
+        });
     }
 
     /// Looks at everything in every way there is.
@@ -93,6 +108,7 @@ impl Things {
             jobs,
             names,
             cells,
+            logs,
         } = self;
         assert_eq!(counts.iter().count(), counts.len());
         assert_eq!(index.iter().count(), index.len());
@@ -121,6 +137,9 @@ impl Things {
             jobs: jobs.iter().copied().collect(),
             names: names.iter().map(ToString::to_string).collect(),
             cells: cells.get().each_ref().map(|cell| cell.load(Relaxed)),
+            logs: (logs.iter())
+                .map(|log| log.get().each_ref().map(|cell| cell.load(Relaxed)))
+                .collect(),
         }
     }
 }
@@ -136,4 +155,5 @@ pub(super) struct Model {
     pub(super) jobs: VecDeque<u64>,
     pub(super) names: std::vec::Vec<std::string::String>,
     pub(super) cells: [u64; 3],
+    pub(super) logs: std::vec::Vec<[u64; 2]>,
 }

@@ -355,6 +355,48 @@ fn a_process_that_exits_leaves_its_regions_in_good_order() {
     assert_eq!(region.sweep().unwrap().dead, [""; 0]);
 }
 
+/// The end of a thread, a detach and `exit` are no deaths: others may use the blocks, and no record says who.
+#[test]
+fn the_blocks_of_a_task_that_leaves_in_good_order_stay_allocated() {
+    let _trial = Trial::begin("the_blocks_of_a_task_that_leaves_in_good_order_stay_allocated");
+    let region = region();
+    region.join("first").unwrap();
+    let allocate = |region: &Region| core::mem::forget(Box::new_in([1u64; 100], region).unwrap());
+    let blocks = || {
+        region.sweep().unwrap();
+        let stats = region.heap_stats();
+        (stats.private_blocks, stats.shared_blocks)
+    };
+    let (private, shared) = blocks();
+
+    let dies = |region: &Region| {
+        allocate(region);
+        // SAFETY: the process is not to clean up.
+        unsafe { libc::_exit(0) }
+    };
+    Child::fork(|| dies(&region)).succeed();
+    assert_eq!(blocks(), (private, shared));
+
+    std::thread::scope(|scope| scope.spawn(|| allocate(&region)).join()).unwrap();
+    assert_eq!(blocks(), (private, shared + 1));
+    std::thread::scope(|scope| {
+        let handle = region.clone();
+        let detaches = || {
+            allocate(&handle);
+            handle.detach().unwrap();
+        };
+        scope.spawn(detaches).join()
+    })
+    .unwrap();
+    assert_eq!(blocks(), (private, shared + 2));
+    let exits = |region: &Region| {
+        allocate(region);
+        std::process::exit(0)
+    };
+    Child::fork(|| exits(&region)).succeed();
+    assert_eq!(blocks(), (private, shared + 3));
+}
+
 /// As many as fit into a large table, of which the work is no cubic function.
 #[test]
 fn very_many_deaths_are_settled_together() {

@@ -4,7 +4,7 @@
 use super::super::heap::TaskRef;
 use super::super::region_id::RegionId;
 use super::super::word::{address, commit};
-use super::super::{AttachError, Inner, Shareable, StorageError};
+use super::super::{AttachError, Inner, Relocatable, Shareable, StorageError};
 use super::borrowed;
 use crate::atomic::AtomicUsize;
 use crate::task::Me;
@@ -160,4 +160,18 @@ pub(in crate::region) unsafe fn unlink_and_free(
         unsafe { heap.link(word, 0, None, Some(block)) };
         Ok(())
     })
+}
+
+/// Settles values that a container is about to move: see [`Relocatable::settle`].
+///
+/// # Safety
+/// The caller has exclusive access to that many values from this place on.
+#[inline]
+pub(in crate::region) unsafe fn settle<T: Relocatable>(first: NonNull<T>, count: usize) {
+    if T::SETTLES {
+        for index in 0..count {
+            // SAFETY: the caller guarantees it.
+            unsafe { T::settle(first.add(index).as_ptr()) };
+        }
+    }
 }

@@ -56,6 +56,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it.
     pub(super) fn set<N, Q>(&self, key: N, value: V) -> Result<Option<V>, PushError<(N, V)>>
     where
+        V: Relocatable,
         N: NewKey<K, Q>,
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -233,7 +234,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         index: usize,
         mut old: NonNull<Node<K, V>>,
         value: V,
-    ) -> Result<V, PushError<V>> {
+    ) -> Result<V, PushError<V>>
+    where
+        V: Relocatable,
+    {
         let value = ManuallyDrop::new(value);
         let replace = || {
             // SAFETY: a node of this map, to which the caller has exclusive access.

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::super::container::{commit, pointer, read};
-use super::super::fingerprint;
 use super::super::region_id::RegionId;
+use super::super::{Relocatable, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
 use core::hash::{Hash, Hasher as _};
@@ -138,11 +138,12 @@ pub(super) fn node_in<K, V>(slot: &AtomicUsize) -> Option<NonNull<Node<K, V>>> {
 }
 
 /// Takes the value of a pending node that no slot leads to.
-pub(super) fn take_value<K, V>(mut node: NonNull<Node<K, V>>) -> V {
+pub(super) fn take_value<K, V: Relocatable>(mut node: NonNull<Node<K, V>>) -> V {
     // SAFETY: the node belongs to the caller, and has its value; `stage` says that it has none before any other task
     // can see the node.
     unsafe {
         let node = node.as_mut();
+        V::settle(node.value.as_mut_ptr());
         let value = node.value.assume_init_read();
         commit(&node.stage, read(&node.stage) & !VALUE);
         value

@@ -21,8 +21,12 @@ impl<T: Shareable + Relocatable> Vec<T> {
         self.finish_pending();
         let len = self.count();
         assert!(index < len, "index {index} out of range for length {len}");
-        // SAFETY: a value, which is no element any more once the state has changed.
-        let value = unsafe { self.first().add(index).read() };
+        // SAFETY: a value, which is no element any more once the state has changed; and the one that moves there.
+        let value = unsafe {
+            container::settle(self.first().add(index), 1);
+            container::settle(self.first().add(len - 1), 1);
+            self.first().add(index).read()
+        };
         if index + 1 == len {
             self.set_state(index as u64);
         } else {
@@ -50,6 +54,8 @@ impl<T: Shareable + Relocatable> Vec<T> {
         }
         let mut value = Some(value);
         let capacity = (len + 1).max(self.room());
+        // SAFETY: the elements.
+        unsafe { container::settle(first, len) };
         // SAFETY: the elements move around the new one; the old buffer is freed without dropping them.
         let result = self.rebuild(capacity, len + 1, |new| unsafe {
             new.copy_from_nonoverlapping(first, index);
@@ -78,6 +84,8 @@ impl<T: Shareable + Relocatable> Vec<T> {
         self.finish_pending();
         let (first, len) = (self.first(), self.count());
         assert!(index < len, "index {index} out of range for length {len}");
+        // SAFETY: the elements.
+        unsafe { container::settle(first, len) };
         // SAFETY: a value. It belongs to the caller once the copy without it has replaced the buffer.
         let value = ManuallyDrop::new(unsafe { first.add(index).read() });
         // SAFETY: the other elements move; the old buffer is freed without dropping them.
@@ -122,6 +130,8 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// Moves the elements to a buffer with room for `capacity`.
     fn move_to(&mut self, capacity: usize) -> Result<(), StorageError> {
         let (first, len) = (self.first(), self.count());
+        // SAFETY: the elements.
+        unsafe { container::settle(first, len) };
         // SAFETY: the elements move; the old buffer is freed without dropping them.
         let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
         self.rebuild(capacity, len, fill)

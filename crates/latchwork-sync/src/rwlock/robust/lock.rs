@@ -53,7 +53,7 @@ pub struct RobustRwLock<
 > {
     pub(super) raw: RawRobust<READERS, C, K>,
     /// Dropped if it is not torn.
-    pub(super) data: UnsafeCell<ManuallyDrop<T>>,
+    pub(crate) data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
