@@ -36,7 +36,8 @@ use core::ptr::NonNull;
 /// *Owner death.* If the task that allocated the block (or received it from a queue) dies, the block is freed without
 /// dropping the value: what the value owns in the region is leaked. If that task leaves in good order (its thread ends,
 /// it [detaches](Region::detach), or it calls `exit`, as the end of `main` does), the block stays until its box is
-/// dropped: a box that was forgotten, or that was passed to another thread whose process is killed later, is leaked. In the child of a fork the box still belongs to the parent: the child must forget it.
+/// dropped: a box that was forgotten, or that was passed to another thread whose process is killed later, is leaked. In
+/// the child of a fork the box still belongs to the parent: the child must forget it.
 pub struct Box<'r, T: ?Sized> {
     value: NonNull<T>,
     region: &'r Inner,
