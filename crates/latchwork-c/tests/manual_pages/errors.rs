@@ -135,7 +135,13 @@ fn names(line: &str, error: &str) -> bool {
 }
 
 /// Reasons that no program provokes: pages, errors, and words of the reasons.
-pub const NOT_PROVOKED: [(&str, &str, &str); 7] = [
+pub const NOT_PROVOKED: [(&str, &str, &str); 8] = [
+    // hostile_region and region_files.rs, in Rust.
+    (
+        "lw_region",
+        "EAGAIN",
+        "or has had its file locked, for ten seconds",
+    ),
     // They depend on what other threads, or a killer, do at that moment.
     ("coproc", "EAGAIN", "each time another thread held a lock"),
     ("coproc", "EAGAIN", "The new process died before"),

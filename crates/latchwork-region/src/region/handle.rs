@@ -135,7 +135,7 @@ impl Region {
     /// bytes that `latchwork ps` shows.
     ///
     /// # Errors
-    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyAttachments`], [`AttachError::Task`].
+    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyAttachments`], [`AttachError::Task`], [`AttachError::Validating`].
     pub fn join(&self, name: &str) -> Result<(), AttachError> {
         self.inner.task()?.slot.set_name(name);
         Ok(())
