@@ -28,7 +28,7 @@ fn a_dead_owner_is_reported_to_the_next_one() {
         assert!(held.owner_died());
         drop(held);
         assert!(!semaphore.obtain().unwrap().owner_died());
-        // Many wait: the first is told.
+        // Many wait: the first gets the report.
         let owns: Page<AtomicU32> = Page::new();
         let mut owner = Child::fork(|| {
             semaphore.obtain().unwrap().keep();

@@ -40,7 +40,7 @@ fn the_death_of_a_priority_mutexs_owner_is_reported_once() {
             other => panic!("{other:?}"),
         }
         assert_eq!(*mutex.lock().unwrap(), 1);
-        // Many wait: the first is told.
+        // Many wait: the first gets the report.
         let owns: Page<AtomicU32> = Page::new();
         let mut owner = Child::fork(|| {
             let mut guard = mutex.lock().unwrap();
