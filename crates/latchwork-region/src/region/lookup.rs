@@ -11,6 +11,7 @@ use super::{Inner, Region, Shareable, Task, registry};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::TaskRecord;
 use crate::mutex::InRegion;
+use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::NO_THREAD;
 use crate::sys::thread;
 use crate::task::{Attachment, Me};
@@ -206,11 +207,12 @@ impl Inner {
         let Some(task) = Owner::from_raw(owner) else {
             return;
         };
+        let own = AtomicU32::new(0);
         let mut patience = Deadline::after(PATIENCE);
         while self.is_alive(task) && lock.owner() == owner {
             // A critical section is short, unless its owner does not run.
-            // On no word: this thread is no waiter, and would take the wake-up of one.
-            thread::sleep_until(Deadline::after(POLL_INTERVAL));
+            // On a word of its own: this thread is no waiter for the lock, and would take the wake-up of one.
+            futex::wait_for(&own, 0, Sharing::Private, POLL_INTERVAL);
             if patience.has_passed() {
                 patience = Deadline::after(PATIENCE);
                 if self.has_vanished(task) {
