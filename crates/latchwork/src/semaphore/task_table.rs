@@ -157,7 +157,9 @@ mod of_region {
             let Some(thread) = self.thread_in(slot_of(task)) else {
                 return false;
             };
-            let before = Scheduling::of(thread);
+            // The caller's own ID is no other thread's: such a call needs one system call.
+            let is_own = crate::task::Me::current_or_none().tid() == thread;
+            let before = (!is_own).then(|| Scheduling::of(thread).ok()).flatten();
             // The slot may be another task's, and the thread ID another thread's.
             if !TaskTable::is_alive(self, task) {
                 return false;
@@ -167,7 +169,7 @@ mod of_region {
                 return false;
             }
             let is_its = TaskTable::is_alive(self, task);
-            if !is_its && let Ok(before) = before {
+            if !is_its && let Some(before) = before {
                 // The ID may be another thread's by now.
                 let _ = before.apply_to(thread);
             }
