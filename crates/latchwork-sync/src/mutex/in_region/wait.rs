@@ -32,9 +32,10 @@ const NAP: Duration = Duration::from_millis(4);
 #[cfg(not(loom))]
 const NAP_AMONG_MANY: Duration = Duration::from_millis(32);
 
-/// Waits of a thread that begin with a nap of that length, after a nap that ended beside another owner, or none.
+/// Waits of a thread that begin with a nap of that length, after a nap that ended beside another owner, or none. (With 16, the
+/// same tasks slept 1.5 times as often, and did 0.91 of the work for each second of processor time, instead of 0.97.)
 #[cfg(not(loom))]
-const LONG_WAITS: u32 = 16;
+const LONG_WAITS: u32 = 256;
 
 /// How long a wait naps that a signal handler ends, after a nap that found the same owner at its end: the kernel restarts a
 /// sleep on several words after a handler with `SA_RESTART`. A handler that runs between two naps ends no sleep, so they
