@@ -48,10 +48,11 @@ pub fn yield_or_sleep(first: bool) -> Then {
 /// would have ended earlier: the kernel soon runs a task that it wakes, and lets one that yields wait for its turn.
 #[cold]
 pub fn yield_if_brief() -> bool {
-    if is_crowded() {
+    let began = coarse();
+    if is_crowded(began) {
         return false;
     }
-    let (began, tick) = (coarse(), ticks());
+    let tick = ticks();
     crate::sys::thread::yield_cpu();
     let ended = coarse();
     if ended != began && ticks().saturating_sub(tick) >= ticks_in(LONG) {
@@ -66,11 +67,11 @@ pub fn yield_if_brief() -> bool {
     true
 }
 
-/// Whether other tasks need the thread's processor for themselves: one of its latest yields was a long one.
-fn is_crowded() -> bool {
+/// Whether other tasks need the thread's processor for themselves at this time: one of its latest yields was a long one.
+fn is_crowded(now: u64) -> bool {
     with_habits(|mine| {
         // A process in another time namespace may have the time of its parent.
-        let left = mine.yields_from.get().saturating_sub(coarse());
+        let left = mine.yields_from.get().saturating_sub(now);
         left != 0 && left <= APART * MOST_NS || mine.never_yields.get()
     })
 }
@@ -127,10 +128,10 @@ mod tests {
         let life = || {
             with_habits(|mine| {
                 mine.yields_from.set(coarse() + 2 * APART * MOST_NS);
-                assert!(!is_crowded());
+                assert!(!is_crowded(coarse()));
                 mine.never_yields.set(true);
             });
-            assert!(is_crowded() && !yield_if_brief());
+            assert!(is_crowded(coarse()) && !yield_if_brief());
             let mut passed = 0;
             while passed < HAND_OVER {
                 assert!(passed <= FIRST_YIELD + NEXT_YIELD);
