@@ -16,6 +16,19 @@ fn tasks(name: &str) -> Vec<Value> {
     tasks.as_array().unwrap().clone()
 }
 
+/// A frame of `top`, wide enough for all.
+fn frame(pane: &str) -> String {
+    let options = [
+        "top", "--once", "--all", "--size", "200x200", "--pane", pane,
+    ];
+    stdout(&run(&options))
+}
+
+fn row_of<'a>(frame: &'a str, task: &str) -> Option<&'a str> {
+    let is_of_task = |row: &&str| row.split_whitespace().any(|cell| cell == task);
+    frame.lines().find(is_of_task)
+}
+
 #[test]
 fn tasks_are_shown_by_the_ids_that_they_have_here() {
     let test = "tasks_are_shown_by_the_ids_that_they_have_here";
@@ -75,6 +88,15 @@ fn tasks_are_shown_by_the_ids_that_they_have_here() {
         by_name("waiter")["pid_namespace"]
     );
     assert!(stdout(&run(&["ps", &named.0])).contains("it is for tasks of any PID namespace"));
+    let seen = frame("tasks");
+    for (name, namespace) in [("holder", holder), ("waiter", waiter)] {
+        let id = namespace.id().to_string();
+        let row = row_of(&seen, name).unwrap_or_else(|| panic!("{name} in {seen}"));
+        assert!(
+            row.split_whitespace().any(|cell| cell == id),
+            "{id} in {row}"
+        );
+    }
 
     // From a third namespace neither is visible, and no other process is taken for one of them.
     Namespace::start(true, || {
@@ -89,6 +111,14 @@ fn tasks_are_shown_by_the_ids_that_they_have_here() {
         assert!(text.contains("are not visible here"), "{text}");
         let look = json(&["locks", "--region", &named.0]);
         assert!(look["tasks"].as_array().unwrap().is_empty(), "{look:#}");
+        let seen = frame("tasks");
+        for name in ["holder", "waiter"] {
+            let row = row_of(&seen, name).unwrap_or_else(|| panic!("{name} in {seen}"));
+            assert!(!row.split_whitespace().any(|cell| cell == "1"), "{row}");
+        }
+        let doctor = stdout(&run(&["doctor"]));
+        assert!(doctor.contains("pid:["), "{doctor}");
+        assert!(!doctor.contains("the machine's own"), "{doctor}");
     })
     .succeed();
 }

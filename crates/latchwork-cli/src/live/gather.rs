@@ -20,7 +20,7 @@ use std::rc::Rc;
 pub(super) struct Gathering {
     pub(super) picture: Picture,
     /// The caller's PID namespace.
-    ours: u64,
+    pub(super) ours: u64,
     /// Threads, by PID namespace and the ID in it.
     pub(super) threads: HashMap<(u64, u32), usize>,
     pub(super) locks: HashMap<Key, usize>,

@@ -38,6 +38,7 @@ pub(crate) struct Report {
 /// A thread, or a region table's entry for a thread that is not visible.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
+    /// Its process. 0, as the ID of its thread: it lives in a PID namespace that is not visible here.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
     /// The thread's name.

@@ -116,9 +116,12 @@ impl Gathering {
         task: &TaskReport,
     ) -> Result<usize, NotItsTask> {
         let index = self.thread_of_task(file, task)?.unwrap_or_else(|| {
+            // Here the IDs of another namespace would be those of others.
+            let is_elsewhere = task.state != TaskState::Unswept && task.pid_namespace != self.ours;
+            let id = |id: u32| if is_elsewhere { 0 } else { id };
             self.picture.tasks.push(Task {
-                pid: task.process,
-                tid: task.thread,
+                pid: id(task.process),
+                tid: id(task.thread),
                 name: task.name.clone(),
                 process: String::new(),
                 state: match task.state {

@@ -213,8 +213,8 @@ fn tasks(picture: &Picture, history: &History, all: bool) -> Vec<Vec<Value>> {
             });
             vec![
                 Value::text(text::short_name(task)),
-                Value::count(task.pid),
-                Value::count(task.tid),
+                Value::some_count(task.pid as usize),
+                Value::some_count(task.tid as usize),
                 process_state(task.state),
                 Value::text(
                     task.schedule
