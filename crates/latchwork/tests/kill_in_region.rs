@@ -1,13 +1,12 @@
 //! Region locks whose owners, waiters and recoverers are killed.
 #![cfg(not(loom))]
 
-use core::cell::RefCell;
 use core::mem::forget;
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex, RegionGuard, RegionProtocol};
 use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::time::Deadline;
 use latchwork_testkit::bodies::kill::{self, Arena, Found, Mortal};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
@@ -55,15 +54,44 @@ impl<P: Form> Mortal for Of<'_, P> {
             Some(limit) => self.0.lock_for(limit),
             None => self.0.lock(),
         };
-        match taken {
-            Ok(halves) => Some(halves),
-            Err(LockError::OwnerDied(mut halves)) => {
-                repair(&mut halves);
-                Some(halves.make_consistent())
-            }
-            Err(LockError::TimedOut) => None,
-            Err(error) => panic!("{error}"),
+        held(taken, repair)
+    }
+}
+
+/// The same, acquired by waits that a signal handler may end.
+struct Interruptibly<'r, P: RegionProtocol>(&'r Lock<P>);
+
+impl<P: Form> Mortal for Interruptibly<'_, P> {
+    type Held<'a>
+        = RegionGuard<'a, Halves, P>
+    where
+        Self: 'a;
+
+    fn acquire(
+        &self,
+        limit: Option<Duration>,
+        repair: impl FnOnce(&mut Halves),
+    ) -> Option<RegionGuard<'_, Halves, P>> {
+        held(
+            self.0.lock_interruptible(limit.map(Deadline::after)),
+            repair,
+        )
+    }
+}
+
+/// What a call that acquires the lock returned.
+fn held<'a, P: Form>(
+    taken: Result<RegionGuard<'a, Halves, P>, LockError<'a, Halves, P>>,
+    repair: impl FnOnce(&mut Halves),
+) -> Option<RegionGuard<'a, Halves, P>> {
+    match taken {
+        Ok(halves) => Some(halves),
+        Err(LockError::OwnerDied(mut halves)) => {
+            repair(&mut halves);
+            Some(halves.make_consistent())
         }
+        Err(LockError::TimedOut) => None,
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -71,8 +99,16 @@ fn new_lock<P: RegionProtocol>() -> Lock<P> {
     Mutex::from_raw(InRegion::new(), [0; 2])
 }
 
+fn lock_in<P: Form>(region: &Region) -> &Lock<P> {
+    region.object("lock", new_lock).unwrap().get_ref()
+}
+
 fn arena<P: Form>(region: &Region) -> Arena<Of<'_, P>> {
-    Arena::new(Of(region.object("lock", new_lock).unwrap().get_ref()))
+    Arena::new(Of(lock_in(region)))
+}
+
+fn interruptible_arena<P: Form>(region: &Region) -> Arena<Interruptibly<'_, P>> {
+    Arena::new(Interruptibly(lock_in(region)))
 }
 
 /// With room for claims that are never freed ([`Trial::across_namespaces`]).
@@ -117,26 +153,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
         Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
     let arena = &arena::<P>(&region);
-    let covered = step::each_instruction_and_recovery(
-        &trial,
-        "free lock",
-        || (),
-        |(), span| {
-            drop(arena.enter());
-            span.run(|| arena.change());
-        },
-        |()| false,
-        |(), span| span.run(|| arena.change()),
-        |(), point| {
-            let before = arena.deaths();
-            arena.change();
-            let dead = arena.deaths() - before;
-            assert!(dead <= 1 && (point != Point::Finished || dead == 0));
-            drop(arena.lock.0.try_lock().unwrap());
-            step::reported(dead)
-        },
-    );
-    println!("{covered:?}");
+    arena.kill_in_free_pair(&trial, || drop(arena.lock.0.try_lock().unwrap()));
 }
 
 /// The lock call by which a thread becomes a task of the region.
@@ -160,111 +177,29 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
     );
 }
 
-/// A task that waits, and is killed; with another one asleep, which must get in.
+/// As any waiter, and as one whose wait a signal handler may end.
 fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
-    let arena = &arena::<P>(&region);
-    let before = || {
-        let held = arena.enter();
-        let waiter = Child::fork(|| arena.change());
-        trial.wait_until(|| waiter.is_in_futex());
-        RefCell::new((Some(held), Some(waiter)))
-    };
-    let covered = step::each_instruction_and_recovery(
-        &trial,
-        "with another waiter asleep",
-        before,
-        |_, span| {
-            region.join("victim").unwrap();
-            span.run(|| arena.change());
-        },
-        |world| world.borrow_mut().0.take().is_some(),
-        |_, span| span.run(|| arena.change()),
-        |world, _| {
-            let (held, waiter) = world.into_inner();
-            drop(held);
-            waiter.unwrap().succeed();
-            arena.change();
-            arena.outcome()
-        },
-    );
-    println!("{covered:?}");
+    let join = || _ = region.join("victim").unwrap();
+    arena::<P>(&region).kill_in_wait(&trial, "wait", join);
+    interruptible_arena::<P>(&region).kill_in_wait(&trial, "interruptible wait", join);
 }
 
-/// A task that waits for a limited time, in vain, and is killed; with another one asleep, which must get in.
 fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial =
         Trial::begin("a_timed_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
-    let arena = &arena::<P>(&region);
-    step::each_instruction_and_recovery(
-        &trial,
-        "timed lock, in vain",
-        || {
-            let held = arena.enter();
-            let waiter = Child::fork(|| arena.change());
-            trial.wait_until(|| waiter.is_in_futex());
-            (held, waiter)
-        },
-        |_, span| {
-            region.join("victim").unwrap();
-            let taken = span.run(|| arena.lock.acquire(Some(Duration::from_millis(3)), |_| ()));
-            assert!(taken.is_none());
-        },
-        // The limit ends each of its sleeps.
-        |_| true,
-        |_, span| {
-            span.run(|| arena.lock.acquire(Some(Duration::from_millis(3)), |_| ()));
-        },
-        |(held, waiter), _| {
-            let before = arena.deaths();
-            drop(held);
-            waiter.succeed();
-            arena.change();
-            assert_eq!(arena.deaths(), before, "no owner died");
-            arena.outcome()
-        },
-    );
+    let join = || _ = region.join("victim").unwrap();
+    arena::<P>(&region).kill_in_timed_wait(&trial, "timed wait", join);
+    interruptible_arena::<P>(&region).kill_in_timed_wait(&trial, "timed interruptible wait", join);
 }
 
-/// An unlock that has a sleeper to wake.
 fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction")
         .across_namespaces();
     let region = region(&trial);
-    let arena = &arena::<P>(&region);
-    let go = region.object("go", || AtomicU32::new(0)).unwrap();
-    step::each_instruction_and_recovery(
-        &trial,
-        "unlock",
-        || {
-            go.store(0, SeqCst);
-            // It waits for the victim to hold the lock.
-            Some(Child::fork(|| {
-                while go.load(SeqCst) == 0 {
-                    std::thread::yield_now();
-                }
-                arena.change();
-            }))
-        },
-        |waiter, span| {
-            let held = arena.enter();
-            go.store(1, SeqCst);
-            while !waiter.as_ref().unwrap().is_in_futex() {
-                std::thread::yield_now();
-            }
-            span.run(|| drop(held));
-        },
-        |_| false,
-        |_, span| span.run(|| arena.change()),
-        |waiter, _| {
-            go.store(1, SeqCst);
-            waiter.unwrap().succeed();
-            arena.change();
-            arena.outcome()
-        },
-    );
+    arena::<P>(&region).kill_in_unlock_with_sleeper(&trial);
 }
 
 /// The first and the second task that takes over from a dead owner.

@@ -1,6 +1,8 @@
 //! Robust locks whose owners, waiters and recoverers are killed: storms over any lock that is a [`Mortal`], and over those
 //! that have readers, too.
 
+mod each_instruction;
+
 use super::rwlock::Halves;
 use crate::step::{self, Point, reported};
 use crate::{Child, Mapped, Storm, Trial, Worker, fastrand};
