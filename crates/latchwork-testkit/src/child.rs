@@ -60,7 +60,10 @@ impl Child {
     }
 
     /// As [`Self::fork`], if the next child of this process is in a PID namespace in which the parent is not.
-    pub(crate) fn fork_outside(body: impl FnOnce()) -> Self {
+    ///
+    /// # Panics
+    /// If the process cannot be made.
+    pub fn fork_outside(body: impl FnOnce()) -> Self {
         // SAFETY: as for `fork`.
         Self::start(|| unsafe { libc::fork() }, Parent::outside(), body)
     }

@@ -14,6 +14,7 @@ use latchwork_testkit::{Child, Exit, Leftover, Namespace, Page, Trial, step};
 
 mod descent;
 mod refused;
+mod users;
 mod world;
 
 use world::{Messages, OPERATIONS, Objects};
