@@ -16,8 +16,8 @@ const MOST_PAUSES: u32 = 4 * PAUSES;
 /// the answer came during the yield: a round trip took 1.2 µs instead of 0.5, and one by events 1.0 instead of 0.2.)
 const FIRST_YIELD: u32 = 30;
 /// Of so many waits of a task that yields at once, one does not: it finds out whether the peer is on another processor by
-/// now. (Where it is not, the trial costs the polls before its yield: half a microsecond or more.)
-const TRIAL: u8 = 250;
+/// now.
+const TRIAL: u8 = 64;
 /// Pauses before the first yield of a task that waits for a lock: its owner is about to release it, unless it was
 /// preempted. (4 tasks that send and receive on 2 processors: with a yield after 10 pauses, 99 of 100 receives took at
 /// most 5 to 9 µs, and with this number 1 µs; as many messages passed.)

@@ -11,6 +11,7 @@
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]). Where other tasks need the processor for themselves, it polls on the first time, and then sleeps ([`yield_or_sleep`]) |
 //! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores, waiters for a writer that runs | a process learns for each lock whether polls pay ([`Budget`]) |
+//! | long polls | wait-wake, robust, region locks | before its first sleep a wait polls for as long as a wake-up takes, where that has paid ([`polls_on`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond before the first one, where tasks collide often and it pays ([`rest_if_contended`]) |
 //! | exponential | message queues, events | one, two, four … pauses between two polls, since each poll takes the cache line from the peer (but always one where the peer does not write it); and yields ([`ExponentialBackoff`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline, or until a yield would not be brief ([`poll_briefly`]) |
@@ -29,6 +30,8 @@
 mod budget;
 mod exponential;
 #[cfg(not(loom))]
+mod hand_over;
+#[cfg(not(loom))]
 mod learned;
 #[cfg(not(loom))]
 mod rest;
@@ -40,12 +43,15 @@ mod yields;
 #[cfg(loom)]
 use of_models::note_interval;
 #[cfg(loom)]
-pub use of_models::{Budget, Then, rest_if_contended, yield_if_brief, yield_or_sleep};
+pub use of_models::{
+    Budget, Then, polled_on, polls_on, rest_if_contended, yield_if_brief, yield_or_sleep,
+};
 #[cfg(not(loom))]
 use rest::note_interval;
 #[cfg(not(loom))]
 pub use {
     budget::Budget,
+    hand_over::{polled_on, polls_on},
     rest::rest_if_contended,
     yields::{Burst, Then, poll_briefly, yield_if_brief, yield_or_sleep},
 };
@@ -68,6 +74,12 @@ mod of_models {
         pub fn sleeps(&self) {}
         pub fn polls_again(&self) {}
     }
+
+    pub fn polls_on() -> u32 {
+        0
+    }
+
+    pub fn polled_on(_: bool) {}
 
     pub struct Collision;
 

@@ -25,7 +25,7 @@
 //! *After the swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
 //! *Progress:* newcomers may barge in, and there is no hand-off, so the wait of an unlucky waiter has no bound. A
-//! newcomer polls at most `HAND_OVER` times. Sleepers wake in the kernel's order: by real-time priority, then first
+//! newcomer polls at most `HAND_OVER` times, or for 25 µs where that has paid. Sleepers wake in the kernel's order: by real-time priority, then first
 //! come.
 //!
 //! *Hostile events:* after EINTR the wait goes on. The death of an owner leaves the lock held for ever. A kill in an
@@ -44,7 +44,7 @@ use super::{
     Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
 };
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
+use crate::backoff::{ALL, HAND_OVER, REST, pause, polled_on, polls_on, rest_if_contended};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -97,14 +97,35 @@ impl<S: Sharing> WaitWake<S> {
 
     /// Polls while the lock is held and no task sleeps; returns the last value read.
     fn spin(&self) -> u32 {
-        let mut left = HAND_OVER;
+        self.spin_for(&mut 0, HAND_OVER)
+    }
+
+    /// As [`Self::spin`], before the first sleep of a wait.
+    fn spin_first(&self) -> u32 {
+        let mut polls = 0;
+        let word = self.spin_for(&mut polls, HAND_OVER);
+        if word != LOCKED || polls >= ALL {
+            return word;
+        }
+        let more = polls_on();
+        if more == 0 {
+            return word;
+        }
+        let word = self.spin_for(&mut polls, HAND_OVER + more);
+        polled_on(word == UNLOCKED);
+        word
+    }
+
+    /// As [`Self::spin`], for a wait that has made `polls`, up to `most`.
+    #[inline]
+    fn spin_for(&self, polls: &mut u32, most: u32) -> u32 {
         loop {
             // Relaxed: only a compare-and-swap acquires the lock.
             let word = self.word.load(Ordering::Relaxed);
-            if word != LOCKED || left == 0 {
+            if word != LOCKED || *polls >= most {
                 return word;
             }
-            left = left.saturating_sub(pause(HAND_OVER - left));
+            *polls += pause(*polls);
         }
     }
 
@@ -121,7 +142,7 @@ impl<S: Sharing> WaitWake<S> {
     ) -> Result<(), E> {
         slow_paths::acquisition();
         let _collision = rest_if_contended(REST);
-        let mut word = self.spin();
+        let mut word = self.spin_first();
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {
             match self

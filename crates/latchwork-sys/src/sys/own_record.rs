@@ -28,6 +28,10 @@ pub struct Habits {
     pub never_yields: Cell<bool>,
     /// Waits for a peer in which the thread has yielded at once, since it last tried not to.
     pub turns: Cell<u8>,
+    /// Waits that poll for the usual time only, since longer polls were in vain.
+    pub short_polls: Cell<u8>,
+    /// How often in a row they were, up to a limit.
+    pub poll_doubt: Cell<u8>,
     /// Waits for region locks that begin with a long nap, since a short one ended beside another owner.
     pub long_waits: Cell<u32>,
     /// For locks by their addresses.
@@ -84,7 +88,7 @@ pub enum Phase {
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_from: Cell::new(0), never_yields: Cell::new(false), turns: Cell::new(0), long_waits: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_from: Cell::new(0), never_yields: Cell::new(false), turns: Cell::new(0), short_polls: Cell::new(0), poll_doubt: Cell::new(0), long_waits: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.

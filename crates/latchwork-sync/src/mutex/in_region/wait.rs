@@ -6,7 +6,9 @@ use super::forms::{RawError, RegionOps};
 use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, unless_fault};
-use crate::backoff::{FIRST_POLLS, HAND_OVER, REST, pause, rest_if_contended};
+use crate::backoff::{
+    ALL, FIRST_POLLS, HAND_OVER, REST, pause, polled_on, polls_on, rest_if_contended,
+};
 use crate::mutex::wait_mode::check_end;
 #[cfg(not(loom))]
 use crate::mutex::wait_mode::is_over;
@@ -97,40 +99,55 @@ impl<'a> Word<'a> {
             return self.take_from(word, me, wait_mode);
         }
         let _collision = rest_if_contended(REST);
-        let mut left = HAND_OVER;
-        // When so many pauses are left, it asks once whether the owner is dead, for which polls would be in vain. (Without
-        // a fence: a wrong yes only ends the polls, since `take_from` asks again.)
-        let mut asks_at = HAND_OVER.saturating_sub(FIRST_POLLS);
+        let (mut polls, mut most) = (0, FIRST_POLLS);
         let word = loop {
-            let word = self.poll(&mut left, asks_at);
-            if is_held(word) && word & WAITERS == 0 && asks_at > 0 && !me.is_gone(owner_of(word)) {
-                asks_at = 0;
-                continue;
+            let word = self.poll(&mut polls, most);
+            if word == 0 {
+                // Free, with whole data; and this task has not slept.
+                match self.replace(0, me.identity()) {
+                    Ok(()) => {
+                        if most > HAND_OVER {
+                            polled_on(true);
+                        }
+                        return Ok(Acquired::Clean);
+                    }
+                    Err(now) if polls >= most => break now,
+                    Err(_) => continue,
+                }
             }
-            if word != 0 {
+            if !is_held(word) || word & WAITERS != 0 {
                 break word;
             }
-            // Free, with whole data; and this task has not slept.
-            match self.replace(0, me.identity()) {
-                Ok(()) => return Ok(Acquired::Clean),
-                Err(now) if left == 0 => break now,
-                Err(_) => {}
+            // It asks once whether the owner is dead, for which polls would be in vain. (Without a fence: a wrong yes only ends
+            // the polls, since `take_from` asks again.)
+            if most < HAND_OVER && !me.is_gone(owner_of(word)) {
+                most = HAND_OVER;
+                continue;
             }
+            if most > HAND_OVER {
+                polled_on(false);
+            } else if most == HAND_OVER && polls < ALL {
+                most += polls_on();
+                if most > HAND_OVER {
+                    continue;
+                }
+            }
+            break word;
         };
         self.take_from(word, me, wait_mode)
     }
 
     /// Polls while a task holds the lock and none sleeps: if others sleep already, the lock is held for longer than polls
-    /// last. Takes its pauses from those that are `left`, down to `least`. Returns the last value read.
+    /// last. Adds its pauses to `polls`, up to `most`. Returns the last value read.
     #[inline]
-    fn poll(&self, left: &mut u32, least: u32) -> u64 {
+    fn poll(&self, polls: &mut u32, most: u32) -> u64 {
         loop {
             // Relaxed: only a compare-and-swap acquires the lock.
             let word = self.word().load(Ordering::Relaxed);
-            if !is_held(word) || word & WAITERS != 0 || *left <= least {
+            if !is_held(word) || word & WAITERS != 0 || *polls >= most {
                 return word;
             }
-            *left = left.saturating_sub(pause(HAND_OVER - *left));
+            *polls += pause(*polls);
         }
     }
 
@@ -229,7 +246,7 @@ impl<'a> Word<'a> {
             } else if ended == Wait::TimedOut {
                 sleep = Some(Sleep::Watch);
             }
-            word = self.poll(&mut { HAND_OVER }, 0);
+            word = self.poll(&mut 0, HAND_OVER);
         }
     }
 

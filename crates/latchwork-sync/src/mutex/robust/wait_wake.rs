@@ -4,7 +4,7 @@
 use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
+use crate::backoff::{ALL, HAND_OVER, REST, pause, polled_on, polls_on, rest_if_contended};
 use crate::hook::ByFeature;
 use crate::mutex::throughput::{Uncounted, mark_if_gone};
 use crate::mutex::wait_mode::check_end;
@@ -73,11 +73,16 @@ pub(super) fn take_by<F>(
     // Relaxed: only a compare-and-swap acquires the lock.
     let _collision = (!wait_mode.is_try()).then(|| rest_if_contended(REST));
     let mut word = node.word.load(Ordering::Relaxed);
-    let mut spins = HAND_OVER;
+    let (mut polls, mut most) = (0, HAND_OVER);
+    // Whether it polls on, and does not know yet whether that pays.
+    let mut is_long = false;
     // By invariant 3: the bit that a task which has slept adds to the word as it takes it.
     let mut others = 0;
     loop {
         if word & TID_MASK == 0 {
+            if core::mem::take(&mut is_long) {
+                polled_on(true);
+            }
             let waiters = (word & WAITERS) | others;
             let taken =
                 me.tid() | (waiters & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
@@ -102,10 +107,19 @@ pub(super) fn take_by<F>(
             return Err(RawError::WouldBlock);
         }
         // If others sleep already, the lock is held for longer than a poll lasts.
-        if spins > 0 && word & WAITERS == 0 {
-            spins = spins.saturating_sub(pause(HAND_OVER - spins));
+        if polls < most && word & WAITERS == 0 {
+            polls += pause(polls);
             word = node.word.load(Ordering::Relaxed);
             continue;
+        }
+        if core::mem::take(&mut is_long) {
+            polled_on(false);
+        } else if others == 0 && most == HAND_OVER && polls < ALL && word & WAITERS == 0 {
+            most += polls_on();
+            is_long = most > HAND_OVER;
+            if is_long {
+                continue;
+            }
         }
         if word & WAITERS == 0 {
             // Relaxed: the bit carries no data. After a lost race the word is checked again.
@@ -122,7 +136,7 @@ pub(super) fn take_by<F>(
         }
         sleep(word)?;
         others = WAITERS;
-        spins = HAND_OVER;
+        (polls, most) = (0, HAND_OVER);
         word = node.word.load(Ordering::Relaxed);
     }
 }
