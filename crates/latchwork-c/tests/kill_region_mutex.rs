@@ -168,10 +168,8 @@ fn end_of(limit: Duration) -> libc::timespec {
         tv_nsec: 0,
     };
     // SAFETY: the time is written into it.
-    assert_eq!(
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) },
-        0
-    );
+    let read = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    assert_eq!(read, 0);
     let end = Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + limit;
     libc::timespec {
         tv_sec: end.as_secs() as libc::time_t,
@@ -209,7 +207,9 @@ fn attempts_are_recoverable_at_every_instruction<P: Form>() {
 fn waits_are_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("waits_are_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
-    let join = || _ = region.join("victim").unwrap();
+    let join = || {
+        region.join("victim").unwrap();
+    };
     for (name, call) in [
         ("wait", P::CALLS.lock),
         ("interruptible wait", P::CALLS.interruptible),

@@ -181,7 +181,9 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
 fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
-    let join = || _ = region.join("victim").unwrap();
+    let join = || {
+        region.join("victim").unwrap();
+    };
     arena::<P>(&region).kill_in_wait(&trial, "wait", join);
     interruptible_arena::<P>(&region).kill_in_wait(&trial, "interruptible wait", join);
 }
@@ -190,7 +192,9 @@ fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial =
         Trial::begin("a_timed_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);
-    let join = || _ = region.join("victim").unwrap();
+    let join = || {
+        region.join("victim").unwrap();
+    };
     arena::<P>(&region).kill_in_timed_wait(&trial, "timed wait", join);
     interruptible_arena::<P>(&region).kill_in_timed_wait(&trial, "timed interruptible wait", join);
 }

@@ -116,6 +116,7 @@ mod guard;
 mod lock;
 mod methods;
 mod part;
+mod patience;
 mod throughput;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod unguarded;

@@ -3,7 +3,8 @@
 
 use super::super::forms::RawError;
 use super::super::lock::{WAITERS, is_held, owner_of};
-use super::super::wait::{Patience, Sleep, Watch};
+use super::super::patience::{Patience, Sleep};
+use super::super::wait::Watch;
 use super::{Lock, REQUEST};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{Budget, FIRST_POLLS, TOP_WAITER, pause};
