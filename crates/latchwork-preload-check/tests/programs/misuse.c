@@ -91,6 +91,9 @@ static void ended_spin(void) { be_ended(), pthread_spin_lock(&spin); }
 static void ended_barrier(void) { be_ended(), pthread_barrier_wait(&barrier); }
 static void ended_post(void) { be_ended(), sem_post(&sem); }
 static void ended_trywait(void) { be_ended(), sem_trywait(&sem); }
+static void ended_wait(void) { be_ended(), sem_wait(&sem); }
+
+static void *wait_at_barrier(void *x) { sleeps(), pthread_barrier_wait(&barrier); return x; }
 
 /* Twice. */
 static void twice_mutex(void) { pthread_mutex_init(&mutex, NULL), pthread_mutex_init(&mutex, NULL); }
@@ -105,6 +108,10 @@ static void twice_barrier(void) { make_all(), pthread_barrier_init(&barrier, NUL
 static void twice_barrier_heap(void) {
     pthread_barrier_t *heap = malloc(sizeof *heap);
     pthread_barrier_init(heap, NULL, 1), pthread_barrier_init(heap, NULL, 1);
+}
+static void *make_barrier_again(void *x) { pthread_barrier_init(&barrier, NULL, 2); return x; }
+static void twice_with_waiter(void) {
+    pthread_barrier_init(&barrier, NULL, 2), begin(wait_at_barrier), until_it_sleeps(), begin(make_barrier_again), leave_when_found();
 }
 static void twice_sem(void) { make_all(), sem_init(&sem, 0, 0); }
 
@@ -124,7 +131,6 @@ static void never_cond(void) { memset(&cond, 0xff, 8), pthread_cond_destroy(&con
 static void smashed_sem(void) { make_all(), memset(&sem, 0x55, sizeof sem), sem_trywait(&sem); }
 
 /* With waiters. */
-static void *wait_at_barrier(void *x) { sleeps(), pthread_barrier_wait(&barrier); return x; }
 static void *wait_at_sem(void *x) { sleeps(), sem_wait(&sem); return x; }
 static void *wait_for_cond(void *x) {
     pthread_mutex_lock(&other), sleeps();
@@ -427,9 +433,9 @@ static void fine_robust(void) {
 static const struct { const char *name, *rule, *words; void (*run)(void); } cases[] = {
     ENDED(ended_lock), ENDED(ended_trylock), ENDED(ended_unlock), ENDED(ended_destroy), ENDED(ended_never_used), ENDED(ended_read),
     ENDED(ended_write), ENDED(ended_rwlock_destroy), ENDED(ended_signal), ENDED(ended_broadcast), ENDED(ended_spin), ENDED(ended_barrier),
-    ENDED(ended_post), ENDED(ended_trywait), ENDED(never_barrier), ENDED(never_barrier_zeroed), ENDED(never_barrier_kind), ENDED(never_cond), ENDED(smashed_sem),
+    ENDED(ended_post), ENDED(ended_trywait), ENDED(ended_wait), ENDED(never_barrier), ENDED(never_barrier_zeroed), ENDED(never_barrier_kind), ENDED(never_cond), ENDED(smashed_sem),
     TWICE(twice_mutex), TWICE(twice_used), TWICE(twice_heap), TWICE(twice_rwlock), TWICE(twice_cond), TWICE(twice_barrier),
-    TWICE(twice_barrier_heap), TWICE(twice_sem),
+    TWICE(twice_barrier_heap), TWICE(twice_with_waiter), TWICE(twice_sem),
     WAITERS(waiters_barrier), WAITERS(waiters_cond), WAITERS(waiters_sem),
     FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), CASE(fails_kind, "no-double-unlock", ""),
     FAILS(fails_consistent), FAILS(fails_ceiling), FAILS(fails_new_ceiling),
