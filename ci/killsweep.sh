@@ -23,7 +23,7 @@ LATCHWORK_KILL_REPORT=$folder/report
 LATCHWORK_POINTS=${LATCHWORK_POINTS:-4}
 LATCHWORK_KILLS=${LATCHWORK_KILLS:-0}
 export LATCHWORK_KILL_REPORT LATCHWORK_POINTS LATCHWORK_KILLS
-set -- --release --locked -p latchwork --test 'kill_*' --test cycles --test classic --test region_slots --test pid_namespaces
+set -- --release --locked -p latchwork -p latchwork-c --test 'kill_*' --test cycles --test classic --test region_slots --test pid_namespaces
 cargo test "$@" --no-run 2>"$folder/built" || {
     cat "$folder/built" >&2
     exit 1

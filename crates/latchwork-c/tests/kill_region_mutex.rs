@@ -215,6 +215,7 @@ fn waits_are_recoverable_at_every_instruction<P: Form>() {
         ("interruptible wait", P::CALLS.interruptible),
     ] {
         let arena = Arena::new(InC::<P>::new(&region, call));
+        arena.kill_in_lone_wait(&trial, name, join);
         arena.kill_in_wait(&trial, name, join);
     }
     let arena = Arena::new(InC::<P>::new(&region, P::CALLS.lock));

@@ -16,12 +16,10 @@ fn tasks(name: &str) -> Vec<Value> {
     tasks.as_array().unwrap().clone()
 }
 
-/// A frame of `top`, wide enough for all.
-fn frame(pane: &str) -> String {
-    let options = [
-        "top", "--once", "--all", "--size", "200x200", "--pane", pane,
-    ];
-    stdout(&run(&options))
+/// The tasks of a region, as `top` shows them.
+fn tasks_in_top(region: &str) -> String {
+    let all = ["top", "--once", "--size", "200x1000", "--pane", "tasks"];
+    stdout(&run(&[&all[..], &["--filter", region]].concat()))
 }
 
 fn row_of<'a>(frame: &'a str, task: &str) -> Option<&'a str> {
@@ -88,7 +86,7 @@ fn tasks_are_shown_by_the_ids_that_they_have_here() {
         by_name("waiter")["pid_namespace"]
     );
     assert!(stdout(&run(&["ps", &named.0])).contains("it is for tasks of any PID namespace"));
-    let seen = frame("tasks");
+    let seen = tasks_in_top(&named.0);
     for (name, namespace) in [("holder", holder), ("waiter", waiter)] {
         let id = namespace.id().to_string();
         let row = row_of(&seen, name).unwrap_or_else(|| panic!("{name} in {seen}"));
@@ -111,7 +109,7 @@ fn tasks_are_shown_by_the_ids_that_they_have_here() {
         assert!(text.contains("are not visible here"), "{text}");
         let look = json(&["locks", "--region", &named.0]);
         assert!(look["tasks"].as_array().unwrap().is_empty(), "{look:#}");
-        let seen = frame("tasks");
+        let seen = tasks_in_top(&named.0);
         for name in ["holder", "waiter"] {
             let row = row_of(&seen, name).unwrap_or_else(|| panic!("{name} in {seen}"));
             assert!(!row.split_whitespace().any(|cell| cell == "1"), "{row}");

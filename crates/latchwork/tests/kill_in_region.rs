@@ -184,6 +184,7 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let join = || {
         region.join("victim").unwrap();
     };
+    arena::<P>(&region).kill_in_lone_wait(&trial, "lone wait", join);
     arena::<P>(&region).kill_in_wait(&trial, "wait", join);
     interruptible_arena::<P>(&region).kill_in_wait(&trial, "interruptible wait", join);
 }

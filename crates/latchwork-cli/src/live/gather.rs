@@ -160,6 +160,7 @@ impl Gathering {
             let index = self.picture.tasks.len();
             self.threads.insert((namespace, seen.own_tid), index);
             self.picture.tasks.push(Task {
+                is_elsewhere: false,
                 pid,
                 tid,
                 name: seen.name.clone(),

@@ -92,6 +92,7 @@ mod tests {
 
     fn picture(lock: u64, owner: u32, started: u64) -> Picture {
         let task = |tid, waits_for| Task {
+            is_elsewhere: false,
             pid: 1,
             tid,
             name: String::new(),

@@ -38,9 +38,10 @@ pub(crate) struct Report {
 /// A thread, or a region table's entry for a thread that is not visible.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// Its process. 0, as the ID of its thread: it lives in a PID namespace that is not visible here.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
+    /// It lives in a PID namespace that is not visible here: its IDs are those that it has there.
+    pub(crate) is_elsewhere: bool,
     /// The thread's name.
     pub(crate) name: String,
     /// The name of its process.

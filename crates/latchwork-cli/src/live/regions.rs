@@ -116,12 +116,11 @@ impl Gathering {
         task: &TaskReport,
     ) -> Result<usize, NotItsTask> {
         let index = self.thread_of_task(file, task)?.unwrap_or_else(|| {
-            // Here the IDs of another namespace would be those of others.
-            let is_elsewhere = task.state != TaskState::Unswept && task.pid_namespace != self.ours;
-            let id = |id: u32| if is_elsewhere { 0 } else { id };
             self.picture.tasks.push(Task {
-                pid: id(task.process),
-                tid: id(task.thread),
+                pid: task.process,
+                tid: task.thread,
+                is_elsewhere: task.state == TaskState::Unconfirmed
+                    && task.pid_namespace != self.ours,
                 name: task.name.clone(),
                 process: String::new(),
                 state: match task.state {

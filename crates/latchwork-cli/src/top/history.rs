@@ -26,7 +26,7 @@ impl History {
             .map(|last| view.taken_at.saturating_duration_since(last).as_secs_f64());
         let ticks_a_second = rustix::param::clock_ticks_per_second() as f64;
         let before = std::mem::take(&mut self.tasks);
-        for task in &view.picture.tasks {
+        for task in view.picture.tasks.iter().filter(|task| !task.is_elsewhere) {
             let key = (task.pid, task.tid);
             let used = before.get(&key).zip(elapsed).map(|((ticks, _), elapsed)| {
                 let ticks = task.ticks.saturating_sub(*ticks) as f64;

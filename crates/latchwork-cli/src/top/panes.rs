@@ -195,7 +195,16 @@ fn tasks(picture: &Picture, history: &History, all: bool) -> Vec<Vec<Value>> {
     };
     let row = |(index, task): (usize, &Task)| {
         is_shown(index, task).then(|| {
-            let percent = history.percent(task.pid, task.tid);
+            // Here an ID of another namespace would be that of another thread.
+            let percent = if task.is_elsewhere {
+                0.0
+            } else {
+                history.percent(task.pid, task.tid)
+            };
+            let id = |id: u32| match task.is_elsewhere {
+                true => Value::text("-"),
+                false => Value::count(id),
+            };
             // Idle threads sleep on words, which is not shown.
             let wait = (all || picture.waits_for_more_than_a_word(task))
                 .then(|| picture.wait_text(index))
@@ -213,8 +222,8 @@ fn tasks(picture: &Picture, history: &History, all: bool) -> Vec<Vec<Value>> {
             });
             vec![
                 Value::text(text::short_name(task)),
-                Value::some_count(task.pid as usize),
-                Value::some_count(task.tid as usize),
+                id(task.pid),
+                id(task.tid),
                 process_state(task.state),
                 Value::text(
                     task.schedule
@@ -279,7 +288,12 @@ fn owner(picture: &Picture, lock: &Lock) -> String {
     match (lock.owners.first(), lock.unseen_owner) {
         (Some(owner), _) => {
             let task = &picture.tasks[*owner];
-            format!("{} {}", text::short_name(task), task.tid)
+            let name = text::short_name(task);
+            if task.is_elsewhere {
+                name.to_string()
+            } else {
+                format!("{name} {}", task.tid)
+            }
         }
         (None, Some(unseen)) => format!("({})", unseen.tid),
         (None, None) => String::new(),

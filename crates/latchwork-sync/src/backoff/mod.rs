@@ -11,7 +11,7 @@
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]). Where other tasks need the processor for themselves, it polls on the first time, and then sleeps ([`yield_or_sleep`]) |
 //! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores, waiters for a writer that runs | a process learns for each lock whether polls pay ([`Budget`]) |
-//! | long polls | wait-wake, robust, region locks | before its first sleep a wait polls for as long as a wake-up takes, where that has paid ([`polls_on`]) |
+//! | long polls | wait-wake, robust, region locks | before its first sleep a wait polls for as long as a wake-up takes, where that has paid ([`LongPolls`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond before the first one, where tasks collide often and it pays ([`rest_if_contended`]) |
 //! | exponential | message queues, events | one, two, four … pauses between two polls, since each poll takes the cache line from the peer (but always one where the peer does not write it); and yields ([`ExponentialBackoff`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline, or until a yield would not be brief ([`poll_briefly`]) |
@@ -43,15 +43,13 @@ mod yields;
 #[cfg(loom)]
 use of_models::note_interval;
 #[cfg(loom)]
-pub use of_models::{
-    Budget, Then, polled_on, polls_on, rest_if_contended, yield_if_brief, yield_or_sleep,
-};
+pub use of_models::{Budget, LongPolls, Then, rest_if_contended, yield_if_brief, yield_or_sleep};
 #[cfg(not(loom))]
 use rest::note_interval;
 #[cfg(not(loom))]
 pub use {
     budget::Budget,
-    hand_over::{polled_on, polls_on},
+    hand_over::LongPolls,
     rest::rest_if_contended,
     yields::{Burst, Then, poll_briefly, yield_if_brief, yield_or_sleep},
 };
@@ -75,11 +73,16 @@ mod of_models {
         pub fn polls_again(&self) {}
     }
 
-    pub fn polls_on() -> u32 {
-        0
-    }
+    #[derive(Default)]
+    pub struct LongPolls;
 
-    pub fn polled_on(_: bool) {}
+    impl LongPolls {
+        pub const NONE: Self = Self;
+        pub fn next(&mut self, _: u32) -> u32 {
+            0
+        }
+        pub fn paid(self) {}
+    }
 
     pub struct Collision;
 
@@ -115,7 +118,7 @@ const fn polls(number: u32) -> u32 {
 /// Polls at the start of every wait, without a yield. A thread learns nothing from them: where a lock is handed over at
 /// once, any other work of the waiter is time in which no task has the lock.
 pub const FIRST_POLLS: u32 = polls(20);
-/// Polls of a wait-wake, robust or reader/writer lock before a sleep. A hand-over between two processors takes 100 to
+/// Polls of a wait-wake, robust or reader/writer lock before a sleep (and see [`LongPolls`]). A hand-over between two processors takes 100 to
 /// 200 ns, a sleep and a wake-up some 6 µs.
 pub const HAND_OVER: u32 = polls(200);
 /// Polls of a newcomer at a throughput lock. An owner that runs is done by their end; a waiter sleeps only for an owner

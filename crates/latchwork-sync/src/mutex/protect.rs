@@ -34,6 +34,7 @@ use super::protocol::Attempt;
 use super::{Interruptible, Mutex, Protocol, RawLock, WaitMode, WaitWake};
 use crate::TaskError;
 use crate::atomic::{AtomicU32, Ordering};
+use crate::backoff::LongPolls;
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Shared, Sharing};
 use crate::sys::futex;
@@ -127,17 +128,19 @@ impl<S: Sharing> Protect<S> {
 
     #[cold]
     fn lock_contended(&self, mut entered: u8, wait_mode: WaitMode) -> Attempt<ProtectFault> {
-        let ended = self.lock.lock_contended_by(|word, expected| {
-            Ceilings::leave_to_sleep(entered);
-            let ended = futex::wait(word, expected, S::FLAG, wait_mode.deadline());
-            wait_mode.check(ended).map_err(Ok)?;
-            entered = self.ceiling();
-            Ceilings::enter(entered).map_err(|fault| {
-                // This task may have consumed the wake-up: pass it on.
-                futex::wake(word, 1, S::FLAG);
-                Err(fault)
-            })
-        });
+        let ended = self
+            .lock
+            .lock_contended_by(LongPolls::NONE, |word, expected| {
+                Ceilings::leave_to_sleep(entered);
+                let ended = futex::wait(word, expected, S::FLAG, wait_mode.deadline());
+                wait_mode.check(ended).map_err(Ok)?;
+                entered = self.ceiling();
+                Ceilings::enter(entered).map_err(|fault| {
+                    // This task may have consumed the wake-up: pass it on.
+                    futex::wake(word, 1, S::FLAG);
+                    Err(fault)
+                })
+            });
         match ended {
             Ok(()) => self.confirm(entered).map(Ok),
             Err(gave_up) => gave_up.map(Err),

@@ -75,7 +75,7 @@
 //! 0, the kernel at most causes a spurious wake-up.
 //!
 //! *Progress:* newcomers may barge in, so the wait of an unlucky waiter has no bound. A waiter polls at most 200 times
-//! before each sleep, and only while the word has no `WAITERS`. Sleepers wake in the kernel's order; the end of a nap
+//! before each sleep, and before the first one for 25 µs more where that pays; only while the word has no `WAITERS`. Sleepers wake in the kernel's order; the end of a nap
 //! costs a sleeper its place among those of its priority.
 //!
 //! *Hostile events:* after EINTR the wait goes on. exec counts as the death of all threads of the process, except for a

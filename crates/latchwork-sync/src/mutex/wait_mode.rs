@@ -2,6 +2,7 @@
 //! whose wake-up may have gone to a task that died checks the word for itself.
 
 use crate::atomic::{AtomicU32, unless_fault};
+use crate::backoff::LongPolls;
 use crate::sys::futex::{self, Sharing, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
@@ -61,6 +62,14 @@ impl WaitMode {
         Self {
             kind: TIMED | INTERRUPTIBLE,
             ..Self::until(deadline)
+        }
+    }
+
+    /// The long polls of a wait: a deadline, or a signal handler that is to end it, could come during them.
+    pub(crate) fn long_polls(self) -> LongPolls {
+        match self.kind {
+            0 => LongPolls::default(),
+            _ => LongPolls::NONE,
         }
     }
 

@@ -25,7 +25,7 @@
 //! *After the swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
 //! *Progress:* newcomers may barge in, and there is no hand-off, so the wait of an unlucky waiter has no bound. A
-//! newcomer polls at most `HAND_OVER` times, or for 25 µs where that has paid. Sleepers wake in the kernel's order: by real-time priority, then first
+//! newcomer polls at most `HAND_OVER` times, or, without a deadline, for 25 µs more where that pays (`LongPolls`). Sleepers wake in the kernel's order: by real-time priority, then first
 //! come.
 //!
 //! *Hostile events:* after EINTR the wait goes on. The death of an owner leaves the lock held for ever. A kill in an
@@ -44,7 +44,7 @@ use super::{
     Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
 };
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::backoff::{ALL, HAND_OVER, REST, pause, polled_on, polls_on, rest_if_contended};
+use crate::backoff::{HAND_OVER, LongPolls, REST, pause, rest_if_contended};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -101,19 +101,18 @@ impl<S: Sharing> WaitWake<S> {
     }
 
     /// As [`Self::spin`], before the first sleep of a wait.
-    fn spin_first(&self) -> u32 {
-        let mut polls = 0;
-        let word = self.spin_for(&mut polls, HAND_OVER);
-        if word != LOCKED || polls >= ALL {
-            return word;
+    fn spin_first(&self, long: &mut LongPolls) -> u32 {
+        let (mut polls, mut most) = (0, HAND_OVER);
+        loop {
+            let word = self.spin_for(&mut polls, most);
+            if word != LOCKED {
+                return word;
+            }
+            match long.next(polls) {
+                0 => return word,
+                more => most = polls + more,
+            }
         }
-        let more = polls_on();
-        if more == 0 {
-            return word;
-        }
-        let word = self.spin_for(&mut polls, HAND_OVER + more);
-        polled_on(word == UNLOCKED);
-        word
     }
 
     /// As [`Self::spin`], for a wait that has made `polls`, up to `most`.
@@ -131,28 +130,33 @@ impl<S: Sharing> WaitWake<S> {
 
     #[cold]
     fn lock_contended(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        self.lock_contended_by(sleep::<S>(wait_mode))
+        self.lock_contended_by(wait_mode.long_polls(), sleep::<S>(wait_mode))
     }
 
     /// Acquires the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
     #[inline]
     pub(super) fn lock_contended_by<E>(
         &self,
+        mut long: LongPolls,
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         slow_paths::acquisition();
         let _collision = rest_if_contended(REST);
-        let mut word = self.spin_first();
+        let mut word = self.spin_first(&mut long);
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {
             match self
                 .word
                 .compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
             {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    long.paid();
+                    return Ok(());
+                }
                 Err(now) => word = now,
             }
         }
+        drop(long);
         self.lock_contended_from(word, sleep)
     }
 

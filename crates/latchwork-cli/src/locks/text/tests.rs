@@ -5,6 +5,7 @@ use crate::live::{Key, Kind, Location, Waiter};
 
 fn task(number: usize, waits_for: Option<usize>) -> Task {
     Task {
+        is_elsewhere: false,
         pid: 1,
         tid: number as u32,
         name: format!("t{number}"),

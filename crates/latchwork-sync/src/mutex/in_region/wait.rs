@@ -7,9 +7,7 @@ use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use super::patience::{Patience, Sleep};
 use crate::atomic::{AtomicU64, Ordering, fence, unless_fault};
-use crate::backoff::{
-    ALL, FIRST_POLLS, HAND_OVER, REST, pause, polled_on, polls_on, rest_if_contended,
-};
+use crate::backoff::{FIRST_POLLS, HAND_OVER, REST, pause, rest_if_contended};
 use crate::mutex::wait_mode::check_end;
 use crate::mutex::{Acquired, WaitMode, WaitWake};
 use crate::sharing::Shared;
@@ -81,18 +79,17 @@ impl<'a> Word<'a> {
         }
         let _collision = rest_if_contended(REST);
         let (mut polls, mut most) = (0, FIRST_POLLS);
+        let mut long = wait_mode.long_polls();
         let word = loop {
             let word = self.poll(&mut polls, most);
             if word == 0 {
                 // Free, with whole data; and this task has not slept.
                 match self.replace(0, me.identity()) {
                     Ok(()) => {
-                        if most > HAND_OVER {
-                            polled_on(true);
-                        }
+                        long.paid();
                         return Ok(Acquired::Clean);
                     }
-                    Err(now) if polls >= most => break now,
+                    Err(now) if polls >= most.max(HAND_OVER) => break now,
                     Err(_) => continue,
                 }
             }
@@ -105,16 +102,16 @@ impl<'a> Word<'a> {
                 most = HAND_OVER;
                 continue;
             }
-            if most > HAND_OVER {
-                polled_on(false);
-            } else if most == HAND_OVER && polls < ALL {
-                most += polls_on();
-                if most > HAND_OVER {
+            if most >= HAND_OVER {
+                let more = long.next(polls);
+                if more > 0 {
+                    most = polls + more;
                     continue;
                 }
             }
             break word;
         };
+        drop(long);
         self.take_from(word, me, wait_mode)
     }
 

@@ -12,6 +12,7 @@
 use super::wait_wake::{sleep, take_by};
 use super::{RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::Ordering;
+use crate::backoff::LongPolls;
 use crate::hook::ByFeature;
 use crate::mutex::protect::check;
 use crate::mutex::throughput::Uncounted;
@@ -33,7 +34,7 @@ unsafe impl<S: Sharing> RobustOps for Protect<S> {
     ) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);
         let mut is_inside = true;
-        let taken = take_by(node, me, wait_mode, |expected| {
+        let taken = take_by(node, me, wait_mode, LongPolls::NONE, |expected| {
             Ceilings::leave_to_sleep(ceiling);
             is_inside = false;
             sleep(&node.word, expected, wait_mode)?;

@@ -4,7 +4,7 @@
 use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::backoff::{ALL, HAND_OVER, REST, pause, polled_on, polls_on, rest_if_contended};
+use crate::backoff::{HAND_OVER, LongPolls, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
 use crate::mutex::throughput::{Uncounted, mark_if_gone};
 use crate::mutex::wait_mode::check_end;
@@ -21,7 +21,7 @@ unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
     type Observer = ByFeature;
     type Counts = Uncounted;
     fn take(node: &Node, _: &Uncounted, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
-        take_by(node, me, wait_mode, |expected| {
+        take_by(node, me, wait_mode, wait_mode.long_polls(), |expected| {
             Ok(sleep(&node.word, expected, wait_mode)?)
         })
     }
@@ -68,21 +68,17 @@ pub(super) fn take_by<F>(
     node: &Node,
     me: Me,
     wait_mode: WaitMode,
+    mut long: LongPolls,
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
     // Relaxed: only a compare-and-swap acquires the lock.
     let _collision = (!wait_mode.is_try()).then(|| rest_if_contended(REST));
     let mut word = node.word.load(Ordering::Relaxed);
     let (mut polls, mut most) = (0, HAND_OVER);
-    // Whether it polls on, and does not know yet whether that pays.
-    let mut is_long = false;
     // By invariant 3: the bit that a task which has slept adds to the word as it takes it.
     let mut others = 0;
     loop {
         if word & TID_MASK == 0 {
-            if core::mem::take(&mut is_long) {
-                polled_on(true);
-            }
             let waiters = (word & WAITERS) | others;
             let taken =
                 me.tid() | (waiters & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
@@ -91,9 +87,11 @@ pub(super) fn take_by<F>(
                 .word
                 .compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed)
             {
-                Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
                 Ok(_) => {
-                    owner_died(node);
+                    long.paid();
+                    if word & OWNER_DIED != 0 {
+                        owner_died(node);
+                    }
                     return Ok(());
                 }
                 Err(now) => word = now,
@@ -112,12 +110,10 @@ pub(super) fn take_by<F>(
             word = node.word.load(Ordering::Relaxed);
             continue;
         }
-        if core::mem::take(&mut is_long) {
-            polled_on(false);
-        } else if others == 0 && most == HAND_OVER && polls < ALL && word & WAITERS == 0 {
-            most += polls_on();
-            is_long = most > HAND_OVER;
-            if is_long {
+        if others == 0 && word & WAITERS == 0 {
+            let more = long.next(polls);
+            if more > 0 {
+                most = polls + more;
                 continue;
             }
         }
@@ -134,6 +130,7 @@ pub(super) fn take_by<F>(
             }
             word |= WAITERS;
         }
+        drop(core::mem::replace(&mut long, LongPolls::NONE));
         sleep(word)?;
         others = WAITERS;
         (polls, most) = (0, HAND_OVER);

@@ -38,6 +38,30 @@ impl<L: Mortal> Arena<L> {
         println!("{covered:?}");
     }
 
+    /// Kills tasks that wait alone, and so poll first. `join` prepares them.
+    ///
+    /// # Panics
+    /// If a death is reported that did not happen.
+    pub fn kill_in_lone_wait(&self, trial: &Trial, name: &str, join: impl Fn()) {
+        let covered = step::each_instruction_and_recovery(
+            trial,
+            name,
+            || RefCell::new(Some(self.enter())),
+            |_, span| {
+                join();
+                span.run(|| self.change());
+            },
+            |held| held.borrow_mut().take().is_some(),
+            |_, span| span.run(|| self.change()),
+            |held, _| {
+                drop(held);
+                self.change();
+                self.outcome()
+            },
+        );
+        println!("{covered:?}");
+    }
+
     /// Kills tasks that wait, beside another one that sleeps, and that must get in. `join` prepares them.
     ///
     /// # Panics
