@@ -280,10 +280,7 @@ for kernel in $kernels; do
         cp "$work/all.list" "$work/run.list"
         if [ -n "$missing" ]; then
             # shellcheck disable=SC2046 # names without spaces
-            set -- $(find results/kernels -name "$machine.txt" | sort)
-            [ $# = 0 ] || ci/kernels/add.sh "$@" | awk '
-                FNR == NR { if ($1 == "test" && $3 $4 != "notrun:") has[$2] = 1; next }
-                !($1 in has)' - "$work/all.list" >"$work/run.list"
+            ci/kernels/missing.sh "$work/all.list" $(find results/kernels -name "$machine.txt" | sort) >"$work/run.list"
             [ -s "$work/run.list" ] || { echo "all test programs have run"; continue; }
         fi
         (cd "$work" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/run.cpio"

@@ -300,6 +300,53 @@ fn results_of_several_days_add_up_to_the_newest_of_each_program() {
     assert_eq!(says, "passed: 1 programs, 5 tests; 2 not run");
 }
 
+/// What `kernels.sh --missing` runs.
+#[test]
+fn missing_programs_are_those_without_a_result_on_the_newest_kernel() {
+    let folder = Leftover::folder("kernels");
+    let list = folder.path().join("all");
+    fs::write(&list, "one 600 a\nthree 600 b\nthree/storm 600 b\n").unwrap();
+    let day = |day: u32, console: &[&str], more: &str| {
+        let file = folder.path().join(format!("day-{day}"));
+        let result = collected(folder.path(), &console.concat(), "0");
+        let text = format!("kernel 7.2\ndate 2026-01-0{day}\n{result}{more}");
+        fs::write(&file, text).unwrap();
+        file
+    };
+    let missing = |files: &[&Path]| {
+        let mut command = script("missing.sh");
+        command.arg(&list).args(files);
+        // The list of all programs, as in `added`.
+        let programs = folder.path().join("list");
+        fs::write(&programs, "one run\ntwo quick\nthree run\n").unwrap();
+        let found = stdout(&command.env("LIST", programs).output().unwrap());
+        let name = |line: &str| line.split(' ').next().unwrap().to_owned();
+        found.lines().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(missing(&[]), ["one", "three", "three/storm"]);
+    let first = day(1, &[START, ONE, "@@ late\n"], "");
+    assert_eq!(missing(&[&first]), ["three", "three/storm"]);
+    let storm = "test three/storm passed passed=1 failed=0 ignored=0 seconds=5 kills=70\n";
+    let second = day(2, &[START, TWO, "@@ late\n"], storm);
+    assert_eq!(missing(&[&first, &second]), ["three"]);
+    let third = day(3, &[&START.replace("7.2.13", "7.2.14"), THREE], "");
+    assert_eq!(missing(&[&first, &second, &third]), ["one", "three/storm"]);
+}
+
+#[test]
+fn a_time_for_sweeps_is_a_number_and_for_sweeps_only() {
+    for options in [
+        &["--within", "5"][..],
+        &["--sweep", "--within", "0"],
+        &["--sweep", "--within", "5", "--missing"],
+        &["--storm", "--within", "5"],
+    ] {
+        let mut command = Command::new(root().join("ci/kernels.sh"));
+        let output = command.args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+}
+
 /// The first process of a machine counts kills by what the tests print.
 #[test]
 fn kills_are_counted_as_storms_print_them() {
