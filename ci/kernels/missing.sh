@@ -1,6 +1,6 @@
 #!/bin/sh
-# missing.sh LIST RESULT…: prints the lines of LIST (of test programs, named by their first word) that have no result in any
-# of these results of one machine, the oldest first: those that were not run there, or only on another kernel than the newest.
+# missing.sh LIST RESULT…: prints the lines of LIST whose first word names a test program that has no result on the newest
+# kernel among the RESULTs. The RESULTs are files of one machine, the oldest first. Without a RESULT it prints all of LIST.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 list=$1

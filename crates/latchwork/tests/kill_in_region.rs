@@ -177,7 +177,7 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
     );
 }
 
-/// As any waiter, and as one whose wait a signal handler may end.
+/// In a wait that no signal handler ends, and in one that a handler may end.
 fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction").across_namespaces();
     let region = region(&trial);

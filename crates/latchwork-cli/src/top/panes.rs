@@ -195,7 +195,7 @@ fn tasks(picture: &Picture, history: &History, all: bool) -> Vec<Vec<Value>> {
     };
     let row = |(index, task): (usize, &Task)| {
         is_shown(index, task).then(|| {
-            // Here an ID of another namespace would be that of another thread.
+            // Another thread may have this ID here.
             let percent = if task.is_elsewhere {
                 0.0
             } else {

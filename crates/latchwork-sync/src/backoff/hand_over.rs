@@ -2,26 +2,27 @@
 //!
 //! A task that was woken on another processor runs 3 to 25 µs later, which is longer than those polls take. So where two tasks
 //! pass locks to each other and one of them has slept once, the other one gives up polling just before the first has the lock
-//! and could pass it on. Both then sleep at each hand-over: one takes 15 µs, where it took 0.05. A wait that polls for as long
-//! as a wake-up takes ends that.
+//! and could pass it on. Both then sleep at each hand-over, which takes 15 µs instead of 0.05. A wait that
+//! polls for as long as a wake-up takes ends that.
 //!
-//! Where owners sleep, such polls are in vain. So a thread learns from its waits, for all locks together: after long polls in
-//! vain it makes none in the next wait, then in the next 3, 7 and so on, up to 63 ([`MOST_DOUBT`]), and after those by which it
-//! got the lock, it makes the next ones when a wait needs them.
+//! Where owners sleep, such polls are in vain. So a thread learns from its waits, for all locks together: after long
+//! polls in vain the next wait makes none; after the next such polls in vain 3 waits make none, then 7, and so on up to 63. After
+//! long polls that got the lock, the next wait that needs them makes them.
 
 use super::ALL;
 use super::speed::ticks_in;
 use crate::sys::clock::ticks;
 use crate::sys::own_record::with_habits;
 
-/// Microseconds of the polls that follow: as long as most wake-ups of another processor take.
+/// Microseconds of long polls: as long as most wake-ups of another processor take.
 const LONG: u32 = 25;
 /// Pauses from one look at the time to the next.
 const STEP: u32 = 100;
-/// In the end one wait of 2 to the power of this polls on.
+/// Long polls in vain double the interval to the next ones at most so many times: to one wait in 64.
 const MOST_DOUBT: u8 = 6;
 
-/// The long polls of one wait. If it is dropped before the wait [has the lock](Self::paid), they were in vain.
+/// The long polls of one wait. If they have begun, and this is dropped before the wait [has the lock](Self::paid), they were in
+/// vain.
 #[derive(Default)]
 pub struct LongPolls(State);
 

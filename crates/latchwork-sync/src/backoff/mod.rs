@@ -11,7 +11,7 @@
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]). Where other tasks need the processor for themselves, it polls on the first time, and then sleeps ([`yield_or_sleep`]) |
 //! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores, waiters for a writer that runs | a process learns for each lock whether polls pay ([`Budget`]) |
-//! | long polls | wait-wake, robust, region locks | before its first sleep a wait polls for as long as a wake-up takes, where that has paid ([`LongPolls`]) |
+//! | long | wait-wake, robust, region locks | a wait polls for as long as a wake-up takes before its first sleep, where that pays ([`LongPolls`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond before the first one, where tasks collide often and it pays ([`rest_if_contended`]) |
 //! | exponential | message queues, events | one, two, four … pauses between two polls, since each poll takes the cache line from the peer (but always one where the peer does not write it); and yields ([`ExponentialBackoff`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline, or until a yield would not be brief ([`poll_briefly`]) |
@@ -118,8 +118,9 @@ const fn polls(number: u32) -> u32 {
 /// Polls at the start of every wait, without a yield. A thread learns nothing from them: where a lock is handed over at
 /// once, any other work of the waiter is time in which no task has the lock.
 pub const FIRST_POLLS: u32 = polls(20);
-/// Polls of a wait-wake, robust or reader/writer lock before a sleep (and see [`LongPolls`]). A hand-over between two processors takes 100 to
-/// 200 ns, a sleep and a wake-up some 6 µs.
+/// Polls of a wait-wake, robust, region or reader/writer lock before a sleep. Before the first sleep of a wait, [`LongPolls`] may
+/// follow them (not at reader/writer locks). A hand-over between two processors takes 50 to 200 ns, and a sleep and a wake-up 6
+/// to 20 µs.
 pub const HAND_OVER: u32 = polls(200);
 /// Polls of a newcomer at a throughput lock. An owner that runs is done by their end; a waiter sleeps only for an owner
 /// that does not run. With 200 or 400, 4 tasks did no more work, and 16 tasks 3 to 10 % less.
@@ -170,9 +171,8 @@ const LONGEST_INTERVAL: u32 = 64;
 /// one pause between two polls.)
 ///
 /// The owner may be waiting for the very processor that the caller polls from. If the caller yields it, the lock
-/// changes hands without a sleep and a wake-up. A yield replaces no pause: a wait that polled for a shorter time would
-/// go to sleep just before a task that was woken has the lock, and where two tasks pass locks round, each would then
-/// sleep at each hand-over.
+/// changes hands without a sleep and a wake-up. A yield replaces no pause: each pause fewer makes it likelier
+/// that the wait sleeps just before a woken task has the lock (see `hand_over.rs`).
 #[inline]
 pub fn pause(polls: u32) -> u32 {
     let pauses = (polls / PART).clamp(1, LONGEST_INTERVAL);

@@ -76,9 +76,11 @@
 //!
 //! *After the releasing step* no instruction accesses the lock: only its address goes to the kernel.
 //!
-//! *Progress:* as for the wait-wake mutex: newcomers may barge in. A waiter polls at most [`HAND_OVER`] times before each sleep, and before the first one for 25 µs more where that pays. A
-//! call that gets the lock from a dead owner, also `try_lock` and one with a deadline, waits for the sweep: up to a second for a
-//! task that dies slowly, and as long as another task sweeps, even if that is stopped.
+//! *Progress:* as for the wait-wake mutex: newcomers may barge in. A waiter polls at most [`HAND_OVER`] times before each
+//! sleep. If neither a deadline nor a signal handler may end the wait, it polls for 25 µs more before the first sleep, where
+//! that pays (`backoff/hand_over.rs`). A call that gets the lock from a dead owner, also `try_lock` and one with a deadline,
+//! waits for the sweep: up to a second for a task that dies slowly, and as long as another task sweeps, even if that is
+//! stopped.
 //!
 //! *Signal handlers:* one that locks what its thread holds gets `Deadlock`; other locks it may take and release, between
 //! any two lines of a lock call or an unlock, if its thread is a task of their region. It must not make its thread a task,
@@ -105,7 +107,7 @@
 //! region that the thread attached first; some 20 more instructions in others. *Checked by:* `tests/loom_in_region.rs`
 //! (a victim that dies at each of its steps, successors in its slot, negative twins), `tests/in_region.rs`
 //! (forks, ends of threads, several regions), `tests/mutex.rs`, `tests/kill_in_region.rs` (storms, and kills at each
-//! instruction); for the C interface by `region_mutex.c` and `with_rust.rs` of `latchwork-c`.
+//! instruction); for the C interface by `region_mutex.c`, `with_rust.rs` and `kill_region_mutex.rs` of `latchwork-c`.
 //!
 //! [`HAND_OVER`]: crate::backoff::HAND_OVER
 

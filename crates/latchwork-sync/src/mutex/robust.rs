@@ -74,9 +74,10 @@
 //! there, or plain data that happens to be that number), the kernel sets `OWNER_DIED`, bit 30, in it. If those bits are
 //! 0, the kernel at most causes a spurious wake-up.
 //!
-//! *Progress:* newcomers may barge in, so the wait of an unlucky waiter has no bound. A waiter polls at most 200 times
-//! before each sleep, and before the first one for 25 µs more where that pays; only while the word has no `WAITERS`. Sleepers wake in the kernel's order; the end of a nap
-//! costs a sleeper its place among those of its priority.
+//! *Progress:* newcomers may barge in, so the wait of an unlucky waiter has no bound. A waiter polls at most 200 times before
+//! each sleep, and only while the word has no `WAITERS`. If neither a deadline nor a signal handler may end the wait, and the
+//! lock has no ceiling, it polls for 25 µs more before the first sleep, where that pays (`backoff/hand_over.rs`). Sleepers wake
+//! in the kernel's order; the end of a nap costs a sleeper its place among those of its priority.
 //!
 //! *Hostile events:* after EINTR the wait goes on. exec counts as the death of all threads of the process, except for a
 //! thread that calls exec and is not the first: the kernel gives it the first thread's ID before it walks the list, and

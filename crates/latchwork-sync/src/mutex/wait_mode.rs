@@ -65,7 +65,7 @@ impl WaitMode {
         }
     }
 
-    /// The long polls of a wait: a deadline, or a signal handler that is to end it, could come during them.
+    /// The long polls of a wait. One that a deadline or a signal handler may end makes none: it would end only after them.
     pub(crate) fn long_polls(self) -> LongPolls {
         match self.kind {
             0 => LongPolls::default(),

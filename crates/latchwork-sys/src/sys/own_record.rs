@@ -28,11 +28,11 @@ pub struct Habits {
     pub never_yields: Cell<bool>,
     /// Waits for a peer in which the thread has yielded at once, since it last tried not to.
     pub turns: Cell<u8>,
-    /// Waits that poll for the usual time only, since longer polls were in vain.
+    /// Further waits that make no long polls, since long polls were in vain.
     pub short_polls: Cell<u8>,
-    /// How often in a row they were, up to a limit.
+    /// How many long polls in a row were in vain, up to a limit.
     pub poll_doubt: Cell<u8>,
-    /// Waits for region locks that begin with a long nap, since a short one ended beside another owner.
+    /// Further waits for region locks that begin with a long nap, since a sleep ended by its time limit beside another owner.
     pub long_waits: Cell<u32>,
     /// For locks by their addresses.
     pub accounts: [Account; PLACES],

@@ -14,7 +14,7 @@ fn leave(code: i32) -> ! {
 }
 
 /// Runs `body` as the first process of a new PID namespace and as the only user of a new user namespace, where the caller's
-/// user has the number `inside`.
+/// user has the user ID `inside`.
 fn as_mapped_user(inside: u32, body: impl Fn()) -> Exit {
     let make = || {
         let outside = rustix::process::geteuid().as_raw();
@@ -43,7 +43,7 @@ fn lock_of(region: &Region) -> &Lock {
     lock.unwrap().get_ref()
 }
 
-/// A region belongs to its user whatever number that has in a namespace, and a task there is one like any other.
+/// A region belongs to a user, whatever user ID that user has in a namespace. A task in such a namespace is like any other.
 #[test]
 fn a_user_shares_a_region_with_itself_in_other_user_namespaces() {
     let _trial = Trial::begin("a_user_shares_a_region_with_itself_in_other_user_namespaces");
@@ -59,7 +59,7 @@ fn a_user_shares_a_region_with_itself_in_other_user_namespaces() {
             let lock = lock_of(&region);
             *lock.lock().unwrap() += 1;
             core::mem::forget(lock.lock().unwrap());
-            // It dies with the lock.
+            // It ends while it holds the lock.
             leave(0);
         });
         if ended == Exit::Code(NO_NAMESPACE) {

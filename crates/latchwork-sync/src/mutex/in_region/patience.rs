@@ -1,4 +1,4 @@
-//! How a wait for a region lock sleeps, and how long it sleeps beside one owner before it asks whether that still exists.
+//! How a wait for a region lock sleeps, and how long it sleeps beside one owner before it asks whether the owner's thread exists.
 
 use crate::mutex::WaitMode;
 #[cfg(not(loom))]

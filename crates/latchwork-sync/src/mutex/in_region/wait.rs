@@ -22,7 +22,7 @@ use core::time::Duration;
 
 /// How long a nap lasts, a sleep that watches no life-words. Such a sleep is a cheap one: on one word, where the other is on
 /// a word for each task of the region, and is nearly always refused if the lock changes owners all the time. A wait mostly
-/// ends within a nap. So this is also the longest time for which a waiter may miss that its owner died.
+/// ends within a nap. So a waiter may notice its owner's death that much later (or, among many tasks, by [`NAP_AMONG_MANY`]).
 #[cfg(not(loom))]
 const NAP: Duration = Duration::from_millis(4);
 
@@ -33,7 +33,7 @@ const NAP: Duration = Duration::from_millis(4);
 const NAP_AMONG_MANY: Duration = Duration::from_millis(32);
 
 /// Waits of a thread that begin with a nap of that length, after a nap that ended beside another owner, or none. (With 16, the
-/// same tasks slept 1.5 times as often, and did 0.91 of the work for each second of processor time, instead of 0.97.)
+/// same tasks slept 1.5 times as often, and did 0.93 to 0.95 of the work for each second of processor time.)
 #[cfg(not(loom))]
 const LONG_WAITS: u32 = 256;
 

@@ -38,7 +38,7 @@ impl<L: Mortal> Arena<L> {
         println!("{covered:?}");
     }
 
-    /// Kills tasks that wait alone, and so poll first. `join` prepares them.
+    /// Kills tasks that wait alone, and so poll first. `join` prepares the tasks.
     ///
     /// # Panics
     /// If a death is reported that did not happen.
@@ -62,10 +62,10 @@ impl<L: Mortal> Arena<L> {
         println!("{covered:?}");
     }
 
-    /// Kills tasks that wait, beside another one that sleeps, and that must get in. `join` prepares them.
+    /// Kills tasks that wait beside a sleeper. The sleeper must get the lock. `join` prepares the tasks.
     ///
     /// # Panics
-    /// If the other one does not get in.
+    /// If the sleeper does not get the lock.
     pub fn kill_in_wait(&self, trial: &Trial, name: &str, join: impl Fn()) {
         let before = || {
             let held = self.enter();
@@ -94,7 +94,7 @@ impl<L: Mortal> Arena<L> {
         println!("{covered:?}");
     }
 
-    /// Kills tasks that wait for a limited time, in vain, beside another one that sleeps, and that must get in.
+    /// Kills tasks that wait for a limited time, in vain, beside a sleeper. The sleeper must get the lock.
     ///
     /// # Panics
     /// As for [`Self::kill_in_wait`]; or if a death is reported: no owner dies.
