@@ -1,13 +1,13 @@
 //! Whether a wait that has polled [`HAND_OVER`](super::HAND_OVER) times in vain polls on, where no task sleeps.
 //!
-//! A task that was woken on another processor runs 3 to 25 µs later, which is longer than those polls take. So where two tasks
-//! pass locks to each other and one of them has slept once, the other one gives up polling just before the first has the lock
-//! and could pass it on. Both then sleep at each hand-over, which takes 15 µs instead of 0.05. A wait that
-//! polls for as long as a wake-up takes ends that.
+//! A task that was woken on another processor runs 3 to 25 µs later, which is longer than those polls take. So where two
+//! tasks pass locks to each other and one of them has slept once, the other one gives up polling just before the first has
+//! the lock and could pass it on. Both then sleep at each hand-over, which takes 15 µs instead of 0.05. A wait that polls for
+//! as long as a wake-up takes ends that.
 //!
-//! Where owners sleep, such polls are in vain. So a thread learns from its waits, for all locks together: after long
-//! polls in vain the next wait makes none; after the next such polls in vain 3 waits make none, then 7, and so on up to 63. After
-//! long polls that got the lock, the next wait that needs them makes them.
+//! Where owners sleep, such polls are in vain. So a thread learns from its waits, for all locks together: after long polls in
+//! vain the next wait makes none; after the next such polls in vain 3 waits make none, then 7, and so on up to 63. After long
+//! polls that got the lock, the next wait that needs them makes them.
 
 use super::ALL;
 use super::speed::ticks_in;

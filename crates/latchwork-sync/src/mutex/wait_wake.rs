@@ -24,10 +24,10 @@
 //!
 //! *After the swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
-//! *Progress:* newcomers may barge in, and there is no hand-off, so the wait of an unlucky waiter has no bound. A
-//! newcomer polls at most `HAND_OVER` times. If neither a deadline nor a signal handler may end its wait, it
-//! polls for 25 µs more before its first sleep, where that pays (`LongPolls`). Sleepers
-//! wake in the kernel's order: by real-time priority, then first come.
+//! *Progress:* newcomers may barge in, and there is no hand-off, so the wait of an unlucky waiter has no bound. A newcomer
+//! polls at most `HAND_OVER` times. If neither a deadline nor a signal handler may end its wait, it polls for 25 µs more
+//! before its first sleep, where that pays (`LongPolls`). Sleepers wake in the kernel's order: by real-time priority, then
+//! first come.
 //!
 //! *Hostile events:* after EINTR the wait goes on. The death of an owner leaves the lock held for ever. A kill in an
 //! unlock, between the swap and the wake, leaves the lock free with its sleepers asleep, until the next contended
