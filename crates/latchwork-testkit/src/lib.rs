@@ -16,6 +16,7 @@
 //! | [`bodies`] | what every lock must do, for the tests of several crates |
 //! | [`priority`] | policies and priorities |
 //! | [`refuse`], [`install`] | system calls that fail, as in a sandbox; a seccomp filter |
+//! | [`count_calls`], [`calls_in`] | how many system calls a thread makes |
 //! | [`WallClock`] | steps of the wall clock, in a machine of the tests' own |
 //! | [`Mapped`] | any value in memory that forks share |
 //! | [`ThreadId`] | a thread, as others see it |
@@ -49,6 +50,7 @@ pub mod bodies;
 mod child;
 mod compile;
 pub mod conformance;
+mod counted;
 mod dying_thread;
 pub mod explore;
 pub mod guides;
@@ -70,6 +72,7 @@ mod watchdog;
 
 pub use child::{Child, Exit, die, is_in_region_sleep, region_sleep_words};
 pub use compile::compile;
+pub use counted::{calls_in, count_calls};
 pub use dying_thread::in_dying_thread;
 pub use fastrand;
 pub use leftover::Leftover;

@@ -14,11 +14,24 @@ use latchwork_testkit::priority::{
     Now, OTHER, fair, fifo, in_thread, may_use_priorities, nice, now, round_robin, set_nice,
     thread_id, with_priorities,
 };
-use latchwork_testkit::{Child, Page, step};
+use latchwork_testkit::{Child, Page, calls_in, count_calls, step};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 mod protect_support;
-use protect_support::{count, inside, lock};
+use protect_support::{inside, lock};
+
+/// The system calls that set a thread's policy or priority.
+const SETS: [libc::c_long; 3] = [
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setattr,
+];
+/// Those that read them.
+const READS: [libc::c_long; 3] = [
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_getattr,
+];
 
 /// Whether this process could set its `RLIMIT_RTPRIO`, permanently.
 fn limit_priorities(to: u64) -> bool {
@@ -95,10 +108,12 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
         let (low, middle, high) = (lock(30), lock(50), lock(70));
         let pair = |mutex: &Mutex<u32, Protect>| drop(mutex.lock().unwrap());
         [&low, &middle, &high].into_iter().for_each(pair);
-        count::start();
+        count_calls(&[SETS, READS].concat());
+        // How often the body sets the policy or the priority, and how often it reads them.
         let calls = |body: &dyn Fn()| {
-            let calls = count::calls(body);
-            (calls.changes, calls.reads)
+            let mut reads = 0;
+            let sets = calls_in(&SETS, || reads = calls_in(&READS, body));
+            (sets, reads)
         };
         assert_eq!(calls(&|| pair(&low)), (2, 2));
         let outer = middle.lock().unwrap();

@@ -4,8 +4,6 @@
 use latchwork::mutex::{Mutex, Protect};
 use latchwork_testkit::priority::{Now, now};
 
-pub mod count;
-
 pub fn lock(ceiling: u8) -> Mutex<u32, Protect> {
     Mutex::protect(ceiling, 0)
 }

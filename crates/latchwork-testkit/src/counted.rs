@@ -1,36 +1,21 @@
-//! Counts a thread's system calls that concern its priority, as the kernel meets them: a seccomp
-//! filter sends each to a signal handler, which counts it and makes it in its stead.
+//! A thread's system calls, counted as the kernel meets them.
+#![allow(unsafe_code)]
 
+use crate::sandbox::install;
 use core::cell::Cell;
 use std::sync::Once;
 
-/// Calls of the calling thread so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Calls {
-    /// Those that set the policy or the priority.
-    pub changes: u32,
-    /// Those that ask for them.
-    pub reads: u32,
-}
-
-thread_local! {
-    static CALLS: Cell<Calls> = const { Cell::new(Calls { changes: 0, reads: 0 }) };
-}
-
-const CHANGES: [libc::c_long; 3] = [
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_setattr,
-];
-const LOOKS: [libc::c_long; 3] = [
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_getattr,
-];
-/// Sixth argument of the calls that the handler makes.
+/// Calls of different numbers that one thread counts, at most.
+const MOST: usize = 8;
+/// The sixth argument of the calls that the handler makes.
 const PASS: u32 = 0x4c57_5031;
 /// Where `seccomp_data` has the low half of the sixth argument, on little-endian machines.
 const SIXTH: u32 = 56;
+
+thread_local! {
+    /// The numbers of the calls that this thread counts, and how many of each it has made.
+    static COUNTED: [Cell<(libc::c_long, u32)>; MOST] = const { [const { Cell::new((-1, 0)) }; MOST] };
+}
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn registers(context: *mut libc::ucontext_t) -> ([usize; 4], *mut usize) {
@@ -57,8 +42,7 @@ extern "C" fn make_and_count(
     info: *mut libc::siginfo_t,
     context: *mut core::ffi::c_void,
 ) {
-    // SAFETY: errno is this thread's; for SIGSYS the call's number lies after its address; the
-    // context is this signal's.
+    // SAFETY: errno is this thread's; for SIGSYS the call's number lies after its address; the context is this signal's.
     unsafe {
         let errno = *libc::__errno_location();
         let number: libc::c_long = (*info.cast::<[i32; 8]>())[6].into();
@@ -70,18 +54,20 @@ extern "C" fn make_and_count(
             made as usize
         };
         *libc::__errno_location() = errno;
-        let mut calls = CALLS.get();
-        if CHANGES.contains(&number) {
-            calls.changes += 1;
-        } else {
-            calls.reads += 1;
-        }
-        CALLS.set(calls);
+        COUNTED.with(|counted| {
+            if let Some(place) = counted.iter().find(|place| place.get().0 == number) {
+                place.set((number, place.get().1 + 1));
+            }
+        });
     }
 }
 
-/// Counts the calling thread's calls from now on, for the rest of its life.
-pub fn start() {
+/// Counts the calling thread's calls of these numbers from now on, for the rest of its life. A seccomp filter sends each
+/// to a signal handler, which counts it and makes it in its stead; so the call takes four arguments at most.
+///
+/// # Panics
+/// If there are more than 8, or the kernel refuses the filter.
+pub fn count_calls(numbers: &[libc::c_long]) {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
         // SAFETY: all-zero is a valid sigaction; the handler interrupts system calls only.
@@ -89,27 +75,30 @@ pub fn start() {
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = make_and_count as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO;
-            assert_eq!(
-                libc::sigaction(libc::SIGSYS, &raw const action, core::ptr::null_mut()),
-                0
-            );
+            let done = libc::sigaction(libc::SIGSYS, &raw const action, core::ptr::null_mut());
+            assert_eq!(done, 0);
+        }
+    });
+    assert!(numbers.len() <= MOST, "{numbers:?}");
+    COUNTED.with(|counted| {
+        for (place, number) in counted.iter().zip(numbers) {
+            place.set((*number, 0));
         }
     });
     let load = |offset| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
     let equal =
         |yes, no, value| statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, yes, no, value);
     let end = |value| statement(libc::BPF_RET | libc::BPF_K, 0, 0, value);
-    let numbers: Vec<u32> = CHANGES
-        .iter()
-        .chain(&LOOKS)
-        .map(|call| *call as u32)
-        .collect();
     // The number of the call comes first.
     let mut filter = vec![load(0)];
     for (index, number) in numbers.iter().enumerate() {
         let rest = numbers.len() - 1 - index;
         // Equal: go on to the check of the sixth argument. Equal to none: to the last line.
-        filter.push(equal(rest as u8, if rest == 0 { 3 } else { 0 }, *number));
+        filter.push(equal(
+            rest as u8,
+            if rest == 0 { 3 } else { 0 },
+            *number as u32,
+        ));
     }
     filter.extend([
         load(SIXTH),
@@ -117,19 +106,7 @@ pub fn start() {
         end(libc::SECCOMP_RET_TRAP),
         end(libc::SECCOMP_RET_ALLOW),
     ]);
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: the kernel reads the program; the filter is this thread's.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-            0
-        );
-    }
+    install(&mut filter);
 }
 
 fn statement(code: u32, yes: u8, no: u8, value: u32) -> libc::sock_filter {
@@ -141,13 +118,17 @@ fn statement(code: u32, yes: u8, no: u8, value: u32) -> libc::sock_filter {
     }
 }
 
-/// The calls that `body` makes.
-pub fn calls(body: impl FnOnce()) -> Calls {
-    let before = CALLS.get();
+/// How many calls of these numbers `body` makes, in the calling thread, which [counts](count_calls) them.
+pub fn calls_in(numbers: &[libc::c_long], body: impl FnOnce()) -> u32 {
+    let sum = || {
+        COUNTED.with(|counted| {
+            let each = counted.iter().map(Cell::get);
+            each.filter(|(number, _)| numbers.contains(number))
+                .map(|(_, count)| count)
+                .sum::<u32>()
+        })
+    };
+    let before = sum();
     body();
-    let after = CALLS.get();
-    Calls {
-        changes: after.changes - before.changes,
-        reads: after.reads - before.reads,
-    }
+    sum() - before
 }
