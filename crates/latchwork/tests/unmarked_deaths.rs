@@ -339,7 +339,8 @@ fn a_waiter_gets_the_lock_of_a_process_whose_memory_was_taken_away() {
             child
         };
         let mut victim = start(1, &|| lock.hold());
-        let mut spins = start(2, &|| fifo(1).give(0));
+        // Above the ceiling at which an owner may run.
+        let mut spins = start(2, &|| fifo(99).give(0));
         thread::scope(|scope| {
             let kills = scope.spawn(|| {
                 run_on(own);
