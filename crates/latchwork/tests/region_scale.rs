@@ -1,6 +1,8 @@
 //! Regions with more tasks than one sleep can watch, and with many names: who notices a death, and that each call still ends.
 #![cfg(not(loom))]
 
+use core::mem::forget;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex};
@@ -8,7 +10,7 @@ use latchwork::region::{ObjectError, Region, RegionOptions};
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError,
 };
-use latchwork_testkit::{Child, Trial};
+use latchwork_testkit::{Child, Page, Trial};
 use std::sync::Barrier;
 use std::thread;
 
@@ -233,6 +235,80 @@ fn hundreds_of_waiters_in_two_processes_get_the_lock_of_a_dead_owner_although_on
         owner.kill();
     });
     assert_eq!(*lock.lock().unwrap(), 300);
+}
+
+/// 10,000 tasks of two processes (fewer where `LATCHWORK_KILLS` says so) wait for 100 locks, of 100,000 in the region.
+#[test]
+fn ten_thousand_waiters_get_the_locks_of_a_dead_owner_and_each_death_is_reported_once() {
+    const OBJECTS: usize = 100_000;
+    let trial = Trial::begin("ten thousand waiters");
+    let each = trial.times(10_000) as usize / 2;
+    let region = RegionOptions::new()
+        .max_bytes(256 << 20)
+        .max_tasks(12_000)
+        .max_names(OBJECTS as u32 * 5 / 4)
+        .label("region_scale")
+        .create_anonymous();
+    let region: &'static Region = Box::leak(Box::new(region.unwrap()));
+    let locks: Vec<&Lock> = (0..OBJECTS)
+        .map(|number| lock_in(region, &format!("lock {number}")))
+        .collect();
+    let held = &locks[..100];
+    let [joined, deaths, missing] = [(); 3].map(|()| Page::<AtomicU32>::new());
+    let mut owner = Child::fork(|| {
+        held.iter().for_each(|lock| forget(lock.lock().unwrap()));
+        joined.store(1, SeqCst);
+        loop {
+            thread::park();
+        }
+    });
+    trial.wait_until(|| joined.load(SeqCst) == 1);
+    let wait = |lock: &Lock| {
+        region.join("waiter").unwrap();
+        joined.fetch_add(1, SeqCst);
+        match lock.lock() {
+            Ok(mut count) => *count += 1,
+            Err(LockError::OwnerDied(died)) => {
+                *died.make_consistent() += 1;
+                deaths.fetch_add(1, SeqCst);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    // Both before the threads, which may use up what the user may have.
+    let processes = [1, 1 + each].map(|before| {
+        Child::fork(|| {
+            trial.wait_until(|| joined.load(SeqCst) as usize >= before);
+            thread::scope(|scope| {
+                for lock in held.iter().cycle().take(each) {
+                    let small = thread::Builder::new().stack_size(256 << 10);
+                    if small.spawn_scoped(scope, || wait(lock)).is_err() {
+                        missing.fetch_add(1, SeqCst);
+                        joined.fetch_add(1, SeqCst);
+                    }
+                }
+            });
+        })
+    });
+    trial.wait_until(|| joined.load(SeqCst) as usize == 1 + 2 * each);
+    owner.kill();
+    processes.into_iter().for_each(Child::succeed);
+    let counts: Vec<u64> = held.iter().map(|lock| *lock.lock().unwrap()).collect();
+    let missing = missing.load(SeqCst);
+    if missing != 0 {
+        println!(
+            "skipped: {missing} of {} waiters: no room for their threads",
+            2 * each
+        );
+    }
+    assert_eq!(
+        counts.iter().sum::<u64>() + u64::from(missing),
+        2 * each as u64,
+        "{counts:?}"
+    );
+    if missing == 0 {
+        assert_eq!(deaths.load(SeqCst), 100);
+    }
 }
 
 #[test]
