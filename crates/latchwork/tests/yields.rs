@@ -1,5 +1,5 @@
-//! How often a real-time task yields its processor before it sleeps: the bounds that docs/real-time.md gives. Each waiter here
-//! waits for what another task holds until it sleeps.
+//! How long waiters poll, as their yields show: the bounds that docs/real-time.md gives for real-time tasks, and what a thread
+//! learns from waits for owners that sleep. Each waiter here waits for what another task holds until the waiter sleeps.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
@@ -62,37 +62,41 @@ fn is_blocked(thread: &ThreadId) -> bool {
     call.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// A real-time thread waits several times, each time until it sleeps. `hold` takes what it waits for, and returns a function that
-/// releases it; `wait` is the wait.
-fn check<R: FnOnce()>(trial: &Trial, most: Most, hold: impl Fn() -> R, wait: impl Fn() + Sync) {
+/// What a thread did in one wait.
+struct Wait {
+    yields: u32,
+    sleeps: u32,
+}
+
+/// A thread waits so often, each time until it sleeps. `hold` takes what it waits for, and returns a function that releases it;
+/// `begin` is the thread's first step, and `wait` is the wait.
+fn waits<R: FnOnce()>(
+    trial: &Trial,
+    number: usize,
+    begin: impl FnOnce() + Send,
+    hold: impl Fn() -> R,
+    wait: impl Fn() + Sync,
+) -> Vec<Wait> {
     let (thread_id, is_waiting) = (ThreadId::default(), AtomicBool::new(false));
     let (start, starts) = mpsc::channel();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            fifo(1).give(0);
+            begin();
             count_calls(&[libc::SYS_sched_yield]);
             thread_id.set();
-            let mut least = u32::MAX;
-            for () in starts {
+            let next = |()| {
                 let slept = sleeps();
                 let yields = calls_in(&[libc::SYS_sched_yield], || {
                     is_waiting.store(true, SeqCst);
                     wait();
                 });
                 is_waiting.store(false, SeqCst);
-                let further = u32::try_from(sleeps() - slept).unwrap() - 1;
-                let before_further = most.before_next * further;
-                // A nap may end just before the release: it polls once more then.
-                let bound = most.before_first_sleep + before_further + most.before_next;
-                assert!(yields <= bound, "{yields} yields, {further} further sleeps");
-                least = least.min(yields.saturating_sub(before_further));
-            }
-            assert!(
-                least <= most.before_first_sleep,
-                "{least} yields in each wait"
-            );
+                let sleeps = u32::try_from(sleeps() - slept).unwrap();
+                Wait { yields, sleeps }
+            };
+            starts.into_iter().map(next).collect()
         });
-        for _ in 0..WAITS {
+        for _ in 0..number {
             let release = hold();
             start.send(()).unwrap();
             trial.wait_until(|| {
@@ -103,30 +107,73 @@ fn check<R: FnOnce()>(trial: &Trial, most: Most, hold: impl Fn() -> R, wait: imp
             trial.wait_until(|| waiter.is_finished() || !is_waiting.load(SeqCst));
         }
         drop(start);
-        waiter.join().unwrap();
-    });
+        waiter.join().unwrap()
+    })
+}
+
+/// A real-time thread waits several times, and yields as often as it should at most.
+fn check<R: FnOnce()>(trial: &Trial, most: Most, hold: impl Fn() -> R, wait: impl Fn() + Sync) {
+    let mut least = u32::MAX;
+    for Wait { yields, sleeps } in waits(trial, WAITS, || fifo(1).give(0), hold, wait) {
+        let before_next = most.before_next * (sleeps - 1);
+        // A nap may end just before the release: the thread polls once more then.
+        let bound = most.before_first_sleep + before_next + most.before_next;
+        assert!(yields <= bound, "{yields} yields, {sleeps} sleeps");
+        least = least.min(yields.saturating_sub(before_next));
+    }
+    assert!(least <= most.before_first_sleep, "{least} yields in each");
+}
+
+/// Waits for a lock: `lock` takes it, and returns its guard.
+fn waits_for<G>(trial: &Trial, number: usize, lock: impl Fn() -> G + Sync) -> Vec<Wait> {
+    let hold = || {
+        let guard = lock();
+        || drop(guard)
+    };
+    waits(trial, number, || {}, hold, || drop(lock()))
 }
 
 /// Calls `check` for a lock: `lock` takes it, and returns its guard.
 fn check_lock<G>(trial: &Trial, most: Most, lock: impl Fn() -> G + Sync) {
-    check(
-        trial,
-        most,
-        || {
-            let guard = lock();
-            || drop(guard)
-        },
-        || drop(lock()),
-    );
+    let hold = || {
+        let guard = lock();
+        || drop(guard)
+    };
+    check(trial, most, hold, || drop(lock()));
+}
+
+fn region() -> Region {
+    let options = RegionOptions::new().max_bytes(4 << 20);
+    options.create_anonymous().unwrap()
 }
 
 /// Runs a test that needs real-time priorities, with a region.
 fn with_region(name: &'static str, body: impl FnOnce(&Trial, &Region)) {
     let trial = Trial::begin(name);
     if may_use_priorities(name) {
-        let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous();
-        body(&trial, &region.unwrap());
+        body(&trial, &region());
     }
+}
+
+/// An owner never releases its lock before the waiter sleeps. Of 200 waits the first, third, 7th, 15th, 31st, 63rd, 127th and
+/// 191st poll for as long as a wake-up takes.
+#[test]
+fn polls_for_an_owner_that_sleeps_become_rare() {
+    let trial = Trial::begin("polls_for_an_owner_that_sleeps_become_rare");
+    let expect_few = |waits: Vec<Wait>| {
+        let is_long = |wait: &&Wait| wait.yields > BRIEF.before_next * wait.sleeps;
+        let long = waits.iter().filter(is_long).count();
+        assert!(long <= 8, "{long} of {} waits", waits.len());
+    };
+    let mutex: Mutex<u32> = Mutex::new(0);
+    let lock = || mutex.lock();
+    expect_few(waits_for(&trial, 200, lock));
+    let mutex = pin!(Mutex::robust(0));
+    let mutex: Pin<&_> = mutex.as_ref();
+    expect_few(waits_for(&trial, 200, || mutex.lock().unwrap()));
+    let region = region();
+    let mutex = region.object("mutex", || Mutex::in_region(0)).unwrap();
+    expect_few(waits_for(&trial, 200, || mutex.lock().unwrap()));
 }
 
 #[test]
