@@ -1,6 +1,6 @@
 #!/bin/sh
 # build-aarch64.sh OUT [ARGUMENT…]: builds the command and all test programs for aarch64, or what the arguments for
-# `cargo test` name, and prints cargo's messages as JSON.
+# `cargo test` name, and prints cargo's messages as JSON. Then it runs the test that reads the machine code for aarch64.
 #
 # The compiler, the standard library for aarch64 and the linker are those of Debian's suite sid: the packages have one
 # version, and no other toolchain is needed. They lie in OUT/chroot, from a mirror of this machine's apt configuration;
@@ -82,3 +82,5 @@ chmod +x "$out/strip"
 
 (cd "$repository" && cargo fetch --locked >&2)
 inside cargo test "$@" --locked --no-run --message-format=json --target "$target"
+# The machine code of the fast paths is read here, where the compiler is.
+inside cargo test -p latchwork --locked --test fast_path -- --nocapture >&2

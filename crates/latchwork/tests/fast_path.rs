@@ -9,6 +9,7 @@ mod compiler_support;
 #[path = "fast_path/x86_64.rs"]
 mod x86_64;
 
+use latchwork_testkit::Leftover;
 use std::process::Command;
 
 /// Pairs of few instructions.
@@ -28,7 +29,10 @@ const LONGER_PAIRS: [&str; 4] = ["pair_robust", "pair_write", "pair_read", "pair
 /// The assembly of `tests/fast_path/pairs.rs`.
 fn assembly(mut rustc: Command, options: &[&str]) -> String {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast_path/pairs.rs");
+    // Two compilers would use the same names of files in one folder.
+    let folder = Leftover::folder("fast_path");
     let output = rustc
+        .current_dir(folder.path())
         .args(["--crate-type=lib", "--crate-name=pairs"])
         .args(["-Copt-level=3", "-Ccodegen-units=1"])
         .args(options)

@@ -339,8 +339,8 @@ fn a_waiter_gets_the_lock_of_a_process_whose_memory_was_taken_away() {
             child
         };
         let mut victim = start(1, &|| lock.hold());
-        // Above the ceiling at which an owner may run.
-        let mut spins = start(2, &|| fifo(99).give(0));
+        // Above the ceiling at which an owner may run, and below the kernel's threads for timers (ci/kernels/init).
+        let mut spins = start(2, &|| fifo(90).give(0));
         thread::scope(|scope| {
             let kills = scope.spawn(|| {
                 run_on(own);

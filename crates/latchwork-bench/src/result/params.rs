@@ -249,6 +249,8 @@ pub enum Variant {
     Sweep,
     /// region-scale: from the kill of a lock's owner until a waiter has the lock.
     Recovery,
+    /// region-scale: a waiter's processor time while it sleeps.
+    Asleep,
     /// region-scale: a named object is looked up.
     Find,
     /// region-scale: a named object is made and removed.
@@ -298,6 +300,7 @@ words!(Variant {
     JoinAndLeave => "join-and-leave",
     Sweep => "sweep",
     Recovery => "recovery",
+    Asleep => "asleep",
     Find => "find",
     MakeAndRemove => "make-and-remove",
     MakeSemaphore => "make-semaphore",

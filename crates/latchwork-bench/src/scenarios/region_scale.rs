@@ -10,6 +10,7 @@
 //! | join-and-leave | a thread becomes a task, and leaves; among so many tasks |
 //! | sweep | a task of another process was killed: its death is settled |
 //! | recovery | from the kill of a lock's owner until a waiter, which slept, has the lock |
+//! | asleep | processor time in a second of one of so many waiters for one lock |
 //! | survey | `inspect::survey`, the source of `latchwork ps`: it also reads `/proc`, whatever the region's size |
 //! | find | a named object is looked up |
 //! | make-and-remove | a named object is made and removed |
@@ -32,7 +33,7 @@ pub(super) const NAME: &str = "region-scale";
 
 const REGION: &str = "latchwork region";
 
-const TASKS: [u32; 4] = [1, 10, 100, 1000];
+const TASKS: [u32; 5] = [1, 10, 100, 1000, 10_000];
 const OBJECTS: [u32; 4] = [100, 1000, 10_000, 100_000];
 const REGIONS: [u32; 3] = [1, 10, 100];
 const QUICK_TASKS: [u32; 3] = [1, 20, 200];
@@ -47,7 +48,7 @@ enum Along {
     Regions,
 }
 
-const CASES: [(Variant, Along, Unit, world::Make); 9] = [
+const CASES: [(Variant, Along, Unit, world::Make); 10] = [
     (
         Variant::JoinAndLeave,
         Along::Tasks,
@@ -56,6 +57,7 @@ const CASES: [(Variant, Along, Unit, world::Make); 9] = [
     ),
     (Variant::Sweep, Along::Tasks, Unit::Us, world::sweep),
     (Variant::Recovery, Along::Tasks, Unit::Us, world::recovery),
+    (Variant::Asleep, Along::Tasks, Unit::Us, world::asleep),
     (Variant::Survey, Along::Tasks, Unit::Us, world::survey_tasks),
     (Variant::Find, Along::Objects, Unit::Ns, world::find),
     (

@@ -6,10 +6,6 @@
 
 use super::{PAIRS, REGION_PAIRS, checker_stays_out, straight};
 use crate::compiler_support::{has_rustc, rustc, rustc_for};
-use std::sync::{Mutex, PoisonError};
-
-/// One compiler at a time: two would share names of files.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// How the compiler makes atomic operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +18,6 @@ enum Atomics {
 use Atomics::{Exclusive, Lse, Outline};
 
 fn assembly(atomics: Atomics) -> Option<String> {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if !has_rustc() {
         println!("skipped: rustc is not installed");
         return None;

@@ -15,6 +15,7 @@ use latchwork::region::{Region, RegionOptions, inspect};
 use latchwork::semaphore::{CountingSemaphore, Discipline};
 
 use crate::measure::{Pace, Sample, Sampler};
+use crate::peers::cpu_time;
 use crate::peers::process::Child;
 
 /// Room for the measuring thread, its child, and threads that are still leaving.
@@ -23,6 +24,10 @@ const SPARE_TASKS: u32 = 16;
 const STACK_BYTES: usize = 64 << 10;
 /// The time within which a task that is about to sleep does so.
 const SETTLING: Duration = Duration::from_millis(3);
+/// The time after which waiters sleep as they go on to do.
+const FIRST_SLEEPS: Duration = Duration::from_millis(500);
+/// Several of a waiter's naps.
+const NAPS: Duration = Duration::from_secs(2);
 /// The deaths of one sample.
 const DEATHS: u32 = 3;
 
@@ -153,6 +158,37 @@ pub(super) fn recovery(tasks: u32, _: Duration) -> Sampler {
                     ended.unwrap_or_else(|_| Err(io::Error::other("the waiter panicked")))?;
                 Ok(ended.duration_since(begun))
             })
+        })
+    })
+}
+
+/// Processor time of one waiter in a second, in microseconds, while so many wait for one lock.
+pub(super) fn asleep(tasks: u32, _: Duration) -> Sampler {
+    sampler(move || {
+        let most = u16::try_from(tasks + SPARE_TASKS).map_err(io::Error::other)?;
+        let region = region(64 << 20, most, 64)?;
+        let lock = region.object("lock", || Mutex::in_region(0_u64));
+        let lock: &Mutex<u64, InRegion> = lock.map_err(io::Error::other)?.get_ref();
+        let held = lock
+            .lock()
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let (begun, all_begun) = channel();
+        thread::scope(|scope| {
+            // Dropped before the scope waits for the threads, whatever happens.
+            let _held = held;
+            for _ in 0..tasks {
+                let begun = begun.clone();
+                let thread = thread::Builder::new().stack_size(STACK_BYTES);
+                thread.spawn_scoped(scope, move || begun.send(()).map(|()| drop(lock.lock())))?;
+            }
+            for _ in 0..tasks {
+                all_begun.recv().map_err(io::Error::other)?;
+            }
+            thread::sleep(FIRST_SLEEPS);
+            let before = cpu_time();
+            thread::sleep(NAPS);
+            let used = (cpu_time() - before).as_nanos() as f64 / 1000.0;
+            Ok(used / NAPS.as_secs_f64() / f64::from(tasks))
         })
     })
 }
