@@ -1,5 +1,6 @@
 //! The memory mappings of a process, from `/proc/PID/maps`.
 
+use core::ops::Range;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
@@ -82,6 +83,28 @@ impl Maps {
         (address < mapping.end).then_some(mapping)
     }
 
+    /// The mappings around an address in which a lock lies as a whole: of one file, or of a module.
+    pub(crate) fn piece(&self, address: u64) -> Option<Range<u64>> {
+        let behind = self
+            .maps
+            .partition_point(|mapping| mapping.start <= address);
+        let here = self.at(address)?;
+        let (mut first, mut last) = (here, here);
+        for mapping in self.maps[..behind].iter().rev().skip(1) {
+            if !first.continues(mapping) {
+                break;
+            }
+            first = mapping;
+        }
+        for mapping in &self.maps[behind..] {
+            if !mapping.continues(last) {
+                break;
+            }
+            last = mapping;
+        }
+        Some(first.start..last.end)
+    }
+
     /// The file whose static data an address belongs to: that of the mapping there, or of the mapping that ends where
     /// the anonymous pages there begin (statics that are initially zero have no file behind them).
     pub(crate) fn module(&self, address: u64) -> Option<&Mapping> {
@@ -102,6 +125,13 @@ impl Maps {
 }
 
 impl Mapping {
+    /// Whether it begins where another one ends, and may have been one with it, or has a module's statics that are initially
+    /// zero.
+    fn continues(&self, before: &Self) -> bool {
+        let has_same_file = (self.device, self.inode) == (before.device, before.inode);
+        self.start == before.end && (has_same_file || self.inode == 0 && self.path.is_empty())
+    }
+
     /// `start-end perms offset major:minor inode path`.
     fn parse(line: &str) -> Option<Self> {
         let mut rest = line;
@@ -159,6 +189,28 @@ garbage
         let module = maps.module(0x55d0_c000_2010).unwrap();
         assert_eq!(module.path, "/bin/a program");
         assert_eq!(maps.first_of(module).unwrap().start, 0x55d0_c000_0000);
+    }
+
+    #[test]
+    fn a_lock_lies_in_one_file_or_module() {
+        let maps = Maps::parse(
+            "\
+10000-11000 rw-p 00000000 00:00 0
+11000-12000 rw-p 00000000 fe:01 7 /a
+12000-13000 r--p 00001000 fe:01 7 /a
+13000-14000 rw-p 00000000 00:00 0
+14000-15000 rw-p 00000000 00:00 0
+16000-17000 rw-p 00000000 00:00 0
+17000-18000 rw-p 00000000 fe:01 8 /b",
+        );
+        let piece = |address| maps.piece(address);
+        assert_eq!(piece(0x10ff0), Some(0x10000..0x11000));
+        for address in [0x11000, 0x12fff, 0x13000, 0x14800] {
+            assert_eq!(piece(address), Some(0x11000..0x15000));
+        }
+        assert_eq!(piece(0x15000), None);
+        assert_eq!(piece(0x16000), Some(0x16000..0x17000));
+        assert_eq!(piece(0x17000), Some(0x17000..0x18000));
     }
 
     #[test]

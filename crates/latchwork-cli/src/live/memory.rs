@@ -3,39 +3,52 @@
 //! The descriptor refers to the address space that the process had when it was opened: if the process ends, or becomes
 //! another program, reads return nothing. The process is not stopped, and nothing is written.
 
+use core::ops::Range;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 /// A readable address space.
 #[derive(Debug)]
-pub(crate) struct Memory(File);
+pub(crate) struct Memory {
+    file: Rc<File>,
+    /// What is read of it.
+    part: Range<u64>,
+}
 
 impl Memory {
     /// Fails if the caller may not trace the process.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
-        File::open(format!("/proc/{pid}/mem")).map(Self)
+        let file = Rc::new(File::open(format!("/proc/{pid}/mem"))?);
+        // Higher addresses are the kernel's, and would be negative offsets.
+        let part = 0..1 << 63;
+        Ok(Self { file, part })
+    }
+
+    /// The same, of which only this part is read.
+    pub(crate) fn within(&self, part: Range<u64>) -> Self {
+        let file = Rc::clone(&self.file);
+        Self { file, part }
     }
 
     /// `N` bytes from an address, if all of them are there.
     pub(crate) fn read<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
-        // Higher addresses are the kernel's, and would be negative offsets.
-        address.checked_add(N as u64).filter(|end| *end < 1 << 63)?;
-        self.0.read_exact_at(&mut bytes, address).ok()?;
-        Some(bytes)
+        self.fill(address, &mut bytes).map(|()| bytes)
     }
 
     pub(crate) fn u32(&self, address: u64) -> Option<u32> {
         self.read(address).map(u32::from_ne_bytes)
     }
 
-    /// Fills as much of the buffer as is mapped.
+    /// Fills the buffer, if all of it is there.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
-        address
-            .checked_add(buffer.len() as u64)
-            .filter(|end| *end < 1 << 63)?;
-        self.0.read_exact_at(buffer, address).ok()
+        let end = address.checked_add(buffer.len() as u64)?;
+        if address < self.part.start || end > self.part.end {
+            return None;
+        }
+        self.file.read_exact_at(buffer, address).ok()
     }
 }
 

@@ -67,7 +67,12 @@ impl Gathering {
         };
         contents
             .and_then(|contents| mutex_of(sleep, &subject.memory, contents))
-            .unwrap_or_else(|| word::classify(sleep, &subject.memory, &known))
+            .unwrap_or_else(|| {
+                // What lies in front of the word, or behind it, may be no part of a lock.
+                let part = self.maps_of(subject.pid).piece(sleep.address);
+                let memory = subject.memory.within(part.unwrap_or(0..1 << 63));
+                word::classify(sleep, &memory, &known)
+            })
     }
 
     /// The owner of a lock, if it is one of the threads that were read; else its ID in its own PID namespace.

@@ -9,14 +9,23 @@ use latchwork_testkit::Seed;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Waits for a word in a file that it has mapped as its own, and whose name is then that of a FIFO.
+/// Waits for a word in a file that it has mapped as its own, and whose name is then that of a FIFO. The memory in front of the
+/// file ends as if a pthread rwlock, of which that word is a part, began there.
 pub fn module(path: &str) {
-    std::fs::write(path, [0; 4096]).unwrap();
+    const PAGE: usize = 1 << 16;
+    std::fs::write(path, vec![0; PAGE]).unwrap();
     let file = std::fs::File::open(path).unwrap();
     let rights = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
     let kind = rustix::mm::MapFlags::PRIVATE;
-    // SAFETY: a fresh mapping, which stays.
-    let word = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, rights, kind, &file, 0) };
+    // SAFETY: fresh mappings, which stay; the second one replaces a half of the first one.
+    let word = unsafe {
+        let front = rustix::mm::mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, rights, kind);
+        let word = front.unwrap().byte_add(PAGE);
+        // The readers of the lock, and of its writers.
+        word.cast::<[u32; 2]>().sub(1).write([8, 0]);
+        let kind = kind | rustix::mm::MapFlags::FIXED;
+        rustix::mm::mmap(word, PAGE, rights, kind, &file, 0)
+    };
     let word = word.unwrap().cast::<u32>();
     // SAFETY: as above; no other code knows it.
     let word = unsafe { AtomicU32::from_ptr(word) };
