@@ -2,8 +2,8 @@
 //!
 //! Each case is measured at several sizes of one of the three; its base is the same case at the smallest size, so the
 //! ratio is the growth. The tasks that make up a size are threads that have joined the region and sleep elsewhere: what
-//! grows is the work of the measured thread alone, not competition for CPUs. `docs/scaling.md` says which part of each
-//! operation depends on the size.
+//! grows is the work of the measured thread alone, not competition for CPUs. (In `asleep` they are what is measured.)
+//! `docs/scaling.md` says which part of each operation depends on the size.
 //!
 //! | case | the figure |
 //! | --- | --- |
