@@ -189,7 +189,7 @@ fn region_scale_has_a_row_for_each_size_of_each_case() {
             "{row:?}"
         );
     }
-    assert_eq!(cases.len(), 9, "{cases:?}");
+    assert_eq!(cases.len(), 10, "{cases:?}");
 }
 
 #[test]
