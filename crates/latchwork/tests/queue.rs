@@ -5,7 +5,7 @@
 use core::mem::forget;
 use latchwork::coproc::{Attributes, Coprocs, Outcome};
 use latchwork::mutex::{LockError, Mutex};
-use latchwork::queue::{Message, Queue, QueueOptions, ReceiveError};
+use latchwork::queue::{Discipline, Message, Queue, QueueOptions, ReceiveError};
 use latchwork::region::{DetachError, Region, RegionOptions};
 use latchwork_testkit::{Child, Exit, Trial, die, in_dying_thread};
 use std::cell::RefCell;
@@ -80,6 +80,23 @@ fn a_task_with_a_message_in_flight_cannot_leave() {
         expect_delivery(queue, message);
     }
     region.clone().detach().unwrap();
+}
+
+/// Nobody has noticed the death of the receiver that was given the message.
+#[test]
+fn a_queue_is_consistent_whether_or_not_a_death_was_noticed() {
+    let trial = Trial::begin("a_queue_is_consistent_whether_or_not_a_death_was_noticed");
+    let region = region();
+    let options = QueueOptions::new(4, 8192).discipline(Discipline::Fifo);
+    let queue = Queue::create(&region, "queue", &options).unwrap();
+    let mut receiver = Child::fork(|| drop(queue.receive_held().unwrap()));
+    trial.wait_until(|| receiver.is_in_region_sleep());
+    receiver.signal(libc::SIGSTOP);
+    trial.wait_until(|| receiver.is_stopped());
+    queue.send(b"given").unwrap();
+    receiver.kill();
+    assert!(queue.is_consistent().unwrap());
+    expect_delivery(queue, b"given");
 }
 
 #[test]

@@ -292,7 +292,17 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
-        self.under_both(|cells, _| !cells.core.has_body() || cells.is_consistent())
+        loop {
+            let deaths = self.inner().deaths();
+            if self.under_both(|cells, _| !cells.core.has_body() || cells.is_consistent())? {
+                return Ok(true);
+            }
+            // A count includes what was given to a dead task, until its death is noticed.
+            self.inner().sweep()?;
+            if self.inner().deaths() == deaths {
+                return Ok(false);
+            }
+        }
     }
 
     /// Drops all messages that are ready, and returns their number. Messages in flight stay in flight, and waiting
