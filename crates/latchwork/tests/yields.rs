@@ -124,22 +124,19 @@ fn check<R: FnOnce()>(trial: &Trial, most: Most, hold: impl Fn() -> R, wait: imp
     assert!(least <= most.before_first_sleep, "{least} yields in each");
 }
 
+/// What `hold` returns for a lock.
+fn held<G>(guard: G) -> impl FnOnce() {
+    || drop(guard)
+}
+
 /// Waits for a lock: `lock` takes it, and returns its guard.
 fn waits_for<G>(trial: &Trial, number: usize, lock: impl Fn() -> G + Sync) -> Vec<Wait> {
-    let hold = || {
-        let guard = lock();
-        || drop(guard)
-    };
-    waits(trial, number, || {}, hold, || drop(lock()))
+    waits(trial, number, || {}, || held(lock()), || drop(lock()))
 }
 
 /// Calls `check` for a lock: `lock` takes it, and returns its guard.
 fn check_lock<G>(trial: &Trial, most: Most, lock: impl Fn() -> G + Sync) {
-    let hold = || {
-        let guard = lock();
-        || drop(guard)
-    };
-    check(trial, most, hold, || drop(lock()));
+    check(trial, most, || held(lock()), || drop(lock()));
 }
 
 fn region() -> Region {
@@ -227,24 +224,8 @@ fn a_wait_for_a_reader_writer_lock_yields_as_often_as_it_should_at_most() {
         |trial, _| {
             let lock = RwLock::new(0);
             check_lock(trial, BRIEF, || lock.write());
-            check(
-                trial,
-                BRIEF,
-                || {
-                    let guard = lock.write();
-                    || drop(guard)
-                },
-                || drop(lock.read()),
-            );
-            check(
-                trial,
-                BRIEF,
-                || {
-                    let guard = lock.read();
-                    || drop(guard)
-                },
-                || drop(lock.write()),
-            );
+            check(trial, BRIEF, || held(lock.write()), || drop(lock.read()));
+            check(trial, BRIEF, || held(lock.read()), || drop(lock.write()));
         },
     );
 }

@@ -26,9 +26,10 @@ impl Memory {
         Ok(Self { file, part })
     }
 
-    /// The same, of which only this part is read.
-    pub(crate) fn within(&self, part: Range<u64>) -> Self {
+    /// The same, of which only this part is read, if one is given.
+    pub(crate) fn within(&self, part: Option<Range<u64>>) -> Self {
         let file = Rc::clone(&self.file);
+        let part = part.unwrap_or_else(|| self.part.clone());
         Self { file, part }
     }
 

@@ -70,8 +70,7 @@ impl Gathering {
             .unwrap_or_else(|| {
                 // What lies in front of the word, or behind it, may be no part of a lock.
                 let part = self.maps_of(subject.pid).piece(sleep.address);
-                let memory = subject.memory.within(part.unwrap_or(0..1 << 63));
-                word::classify(sleep, &memory, &known)
+                word::classify(sleep, &subject.memory.within(part), &known)
             })
     }
 
