@@ -250,8 +250,8 @@ impl Inner {
             slot.wait.clear_wait();
             slot.inbox.reset();
             if slot.life() == Life::Free || index >= used {
-                // The record is a cache, which the slot's next task would trust. No sweep reaches it beyond the used slots.
-                slot.heap.reset();
+                // No sweep reaches it.
+                slot.heap.forget();
             }
             if !self.heap.is_plausible(&slot.heap) {
                 return damaged("a task's heap record leads out of the region");
@@ -259,7 +259,11 @@ impl Inner {
         }
         // Nobody else uses the region: the lock need not be held. (If its owner died with it, the next one takes it over.)
         self.settle_deaths(&mut Swept::default());
-        self.slots().iter().for_each(Slot::make_free);
+        for slot in self.slots() {
+            slot.heap.forget();
+            slot.make_free();
+        }
+        self.heap.forget_intents();
         if self.heap.check().is_err() || self.heap.check_settled().is_err() {
             return damaged("the heap is corrupt");
         }

@@ -179,6 +179,18 @@ fn attach_process() {
             let _ = (binary.try_obtain().unwrap(), binary.try_obtain().unwrap());
             println!("result={:?}", binary.owner());
         }
+        // Another task comes, and dies.
+        Ok(region) if role == "outlive" => {
+            let blocks = || region.heap_stats().shared_blocks;
+            let before = blocks();
+            let mut next = Child::fork(|| {
+                let _ = region.allocate(std::alloc::Layout::new::<u64>());
+                latchwork_testkit::die()
+            });
+            assert_eq!(next.wait(), Exit::Signal(libc::SIGKILL));
+            assert_eq!(region.sweep().unwrap().dead.len(), 1);
+            println!("result={:?}", (before, before - blocks()));
+        }
         Ok(region) if role == "abroad" => println!("result={}", use_container_from_abroad(&region)),
         Ok(region) => {
             // What was let in must be usable.

@@ -312,6 +312,23 @@ fn no_slot_keeps_a_cache_of_the_heap() {
     }
 }
 
+/// The death of a slot's next task would finish the intent that the file names: here, free the block of a named object.
+#[test]
+fn no_slot_keeps_an_intent_of_the_heap() {
+    let mut bytes = region_bytes();
+    let base = word_at(&bytes, at::BASE);
+    let object = word_at(&bytes, entry_in(&bytes) + 16);
+    let location = base + (NAMES + 96 * 7) as u64;
+    let value = word_at(&bytes, NAMES + 96 * 7);
+    // Flags, location, before, after, linked, unlinked.
+    let intent = [1, location, value, value, 0, object];
+    for slot in 0..8 {
+        put(&mut bytes, FIRST_SLOT + slot * SLOT_BYTES + INTENT, &intent);
+    }
+    let said = attach_as("outlive", &Named::file("intent", &bytes));
+    assert_eq!(said, "(1, 0)", "blocks after the death, and freed ones");
+}
+
 /// An attach knows no types: it cannot tell the words of a container from numbers. (A process that then used the container
 /// would follow the address.)
 #[test]

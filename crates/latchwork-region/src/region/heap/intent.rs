@@ -271,6 +271,14 @@ impl Heap {
         held
     }
 
+    /// No task has an intent: in a region of doubtful origin that has no task.
+    pub(in crate::region) fn forget_intents(&self) {
+        for index in 0..(self.layout.slots as usize).div_ceil(64) {
+            // Relaxed: a task sees it by its attach.
+            self.retiring(index).store(0, Relaxed);
+        }
+    }
+
     /// Finishes or undoes the step that `dead` was making. Can be repeated.
     pub(super) fn finish_intent(&self, dead: Owner, heap: &TaskHeap) {
         let intent = &heap.intent;

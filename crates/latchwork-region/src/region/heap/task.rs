@@ -109,6 +109,15 @@ impl TaskHeap {
     }
 }
 
+impl TaskHeap {
+    /// Empties the record of a slot in which no task has died: for a region of doubtful origin. The next task in the slot
+    /// would trust the cache, and its recoverer the intent.
+    pub(in crate::region) fn forget(&self) {
+        self.reset();
+        self.intent.flags.store(0, Relaxed);
+    }
+}
+
 impl Default for TaskHeap {
     /// An empty cache, without intent.
     fn default() -> Self {
