@@ -8,7 +8,8 @@
 //!
 //! Invariants
 //! 1. A cell that an update has changed has a valid record, made before the change.
-//! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container in them. A log
+//! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container in them that is
+//!    behind no lock of its own. A log
 //!    that is dropped discards its records before its data is dropped. While records are valid, the data is borrowed
 //!    only shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
 //!    closure's result could be anything that it has captured, hence the check of its address.)
@@ -135,15 +136,23 @@ pub enum UndoError {
 
 /// A container of cells, for [`Transaction::store_at`]: [`Vec<AtomicU64>`](super::Vec), by index, and
 /// [`HashMap<K, AtomicU64>`](super::HashMap), by key.
-pub trait Cells<Q: ?Sized>: sealed::Sealed {
+pub trait Cells<Q: ?Sized>: sealed::Sealed<Q> {
     /// The cell of a key.
     fn cell(&self, key: &Q) -> Option<&AtomicU64>;
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Vec<super::AtomicU64> {}
-    impl<K> Sealed for super::HashMap<K, super::AtomicU64> {}
+    use super::{AtomicU64, Borrow, Hash, HashMap, Shareable, Vec};
+
+    /// For each type of a key by itself: nobody else can say what the cell of a key of their own is.
+    pub trait Sealed<Q: ?Sized> {}
+    impl Sealed<usize> for Vec<AtomicU64> {}
+    impl<K, Q> Sealed<Q> for HashMap<K, AtomicU64>
+    where
+        K: Shareable + Hash + Eq + Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+    }
 }
 
 impl Cells<usize> for Vec<AtomicU64> {
@@ -370,7 +379,12 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         pick: impl for<'x> FnOnce(&'x T) -> &'x C,
         key: &Q,
         value: u64,
-    ) -> Result<(), UndoError> {
+    ) -> Result<(), UndoError>
+    where
+        // A container behind a lock could change while a record names its cell, if that lock's guard was leaked and its
+        // owner died. No lock is TornSafe.
+        T: TornSafe,
+    {
         let undo = &*self.undo;
         let container = undo.part_of_data(pick(&undo.data))?;
         undo.change(container.cell(key).ok_or(UndoError::NoCell)?, value)
