@@ -3,7 +3,7 @@
 //! The kernel wakes *one* waiter of a dead task's robust words, and no sleeper on any other word. So a task that
 //! sleeps in a region sleeps on several words at once (`futex_waitv`): those that it waits for, the life-words of all
 //! other tasks, the count of used slots (the life-word of a task that joins later is not among those it knows), and the count of
-//! deaths, on which nobody is woken: the kernel only compares it.
+//! deaths, which the kernel compares. (On that word a sweep wakes only in a region with more tasks than one sleep can watch.)
 //!
 //! *Why no death is missed.* Let T die while other tasks sleep. The kernel changes T's life-word and wakes one
 //! sleeper S. Even if something else woke S at the same time, S checks the life-words that it watched before it continues
@@ -35,7 +35,8 @@
 //! sleep cannot watch all tasks, the check is the lookout's (`lookout.rs`), and may be [`RECHECK`] old.
 //!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
-//! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
+//! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`). Who does not watch the dead task is woken
+//! on the count of deaths, by the sweep.
 //!
 //! *Without `futex_waitv`* (before Linux 5.16, or refused by a sandbox) each of these sleeps is a nap on the first of the
 //! caller's words, of 50 ms at most (`futex::NAP_ON_ONE`), after which the task checks as after any other sleep, and the wait
@@ -271,6 +272,11 @@ pub(super) static HOOKS: Hooks = Hooks {
         })
     },
 };
+
+/// Whether each sleep has room for all life-words.
+pub(super) fn each_watches_all(used: usize) -> bool {
+    watches_all(used, MOST_WORDS)
+}
 
 /// Whether a sleep on so many words of its own has room for all life-words.
 fn watches_all(used: usize, words: usize) -> bool {

@@ -28,7 +28,7 @@
 
 use super::heap::{OnDeath, Owner};
 use super::task_table::{Life, Orphans, Slot, life_of};
-use super::{AttachError, Inner, Region};
+use super::{AttachError, Inner, Region, park};
 use crate::atomic::Ordering;
 use crate::mutex::in_region::RawError;
 use crate::sys::cancellation::Undisturbed;
@@ -220,6 +220,10 @@ impl Inner {
                 },
                 ()
             );
+            // Once for all that died together.
+            if next == dead.len() && !park::each_watches_all(slots.len()) {
+                futex::wake(&raw const self.header().deaths, u32::MAX, Sharing::Shared);
+            }
             lists_walked &= crate::atomic::unless_disabled!(
                 SweepWaitsForKernel,
                 slot.wait_until_list_walked(until),

@@ -13,7 +13,8 @@
 //! *Shown:* while some task sleeps, a death is noticed within `RECHECK`, also if all sleeps are short; within [`LIMIT`] and
 //! `RECHECK` if a task was killed after it was woken and before it did what it was woken for. The same holds if a
 //! lookout is killed that some sleeper does not watch: one that slept when the post passed on goes on watching the lookout
-//! before; and if a lookout is stopped, however short the other sleeps are.
+//! before; and if a lookout is stopped, however short the other sleeps are. And each sleeper learns of a death that another one
+//! has noticed, also if it watches neither the dead task nor who has noticed it.
 
 use crate::explore::{self, Model, Steps};
 
@@ -57,6 +58,8 @@ struct Task {
     at: At,
     /// What it has read in the post: who has it, from 1.
     read: u8,
+    /// The count of deaths that its wait has begun with.
+    deaths: u8,
     timer: u8,
     /// It is enqueued on the word of the post.
     queued: bool,
@@ -74,6 +77,10 @@ struct State {
     since_check: u8,
     /// The time that a death has been unseen while a task slept.
     unseen: u8,
+    /// The count of deaths, which each sleeper compares as it is enqueued.
+    deaths: u8,
+    /// Time has passed while a task slept that had begun to before a death was counted.
+    untold: bool,
     /// A task was stopped, or killed after it was woken, or as a lookout that some sleeper does not watch.
     unlucky: bool,
     kills: u8,
@@ -98,6 +105,8 @@ enum Fault {
     SleepsForEver,
     /// Such a sleeper counts the time from the begin of its own sleep.
     ForgetsAge,
+    /// A sweep wakes only those who watch the dead task.
+    TellsWatchersOnly,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -214,13 +223,17 @@ impl Lookout {
         let mine = who as u8 + 1;
         let mut next = *state;
         let at = match me.at {
-            At::Awake => self.assume(&mut next, who),
+            At::Awake => {
+                next.tasks[who].deaths = state.deaths;
+                self.assume(&mut next, who)
+            }
             At::ChecksAll if state.has_dead() => At::SweepWakes,
             At::ChecksAll => {
                 next.since_check = 0;
                 At::Enqueues
             }
             At::Enqueues if state.sees_dead(who, self.fault) => At::SweepWakes,
+            At::Enqueues if state.deaths != me.deaths => At::Woken(Why::Other),
             At::Enqueues if me.read != mine && state.post != me.read => self.assume(&mut next, who),
             At::Enqueues => {
                 next.tasks[who].queued = me.read != mine;
@@ -236,8 +249,10 @@ impl Lookout {
             At::Woken(why) => self.wake_up(&mut next, who, why),
             At::SweepWakes => {
                 for dead in (0..TASKS).filter(|dead| state.lives[*dead] == Life::Dead) {
+                    next.deaths += 1;
                     for other in 0..TASKS {
-                        if state.watches(other, self.fault).any(|seen| seen == dead) {
+                        let watches = || state.watches(other, self.fault).any(|seen| seen == dead);
+                        if self.fault != Fault::TellsWatchersOnly || watches() {
                             next.end_sleep(other, Why::Other);
                         }
                     }
@@ -249,6 +264,7 @@ impl Lookout {
         next.tasks[who].at = at;
         if at == At::Awake {
             next.tasks[who].read = 0;
+            next.tasks[who].deaths = 0;
         }
         Some(next)
     }
@@ -287,6 +303,9 @@ impl Lookout {
             true => (state.unseen + u8::from(sleeps)).min(LIMIT + RECHECK + 1),
             false => 0,
         };
+        let sleeps_on =
+            |task: &Task| task.at == At::Asleep && !task.stopped && task.deaths != state.deaths;
+        next.untold |= state.tasks.iter().any(sleeps_on);
         next
     }
 }
@@ -298,6 +317,7 @@ impl Model for Lookout {
         let task = Task {
             at: At::Awake,
             read: 0,
+            deaths: 0,
             timer: 0,
             queued: false,
             stopped: false,
@@ -321,6 +341,8 @@ impl Model for Lookout {
             post: 0,
             since_check: 0,
             unseen: 0,
+            deaths: 0,
+            untold: false,
             unlucky: false,
             kills: self.kills,
             stops: self.stops,
@@ -420,7 +442,10 @@ impl Model for Lookout {
         } else {
             RECHECK
         };
-        (state.unseen > bound).then_some(UNSEEN)
+        match state.untold {
+            true => Some(UNTOLD),
+            false => (state.unseen > bound).then_some(UNSEEN),
+        }
     }
 
     /// Time always passes.
@@ -430,6 +455,7 @@ impl Model for Lookout {
 }
 
 const UNSEEN: &str = "a death is not noticed in time";
+const UNTOLD: &str = "a sleeper does not learn of a death that is noticed";
 
 const SMALL: Lookout = Lookout {
     tasks: 3,
@@ -477,6 +503,7 @@ fn each_fault_of_a_lookout_is_found() {
         (Fault::IgnoresLookout, 4, 1, 0),
         (Fault::SweepKeepsPost, 3, 2, 1),
         (Fault::SleepsForEver, 3, 1, 0),
+        (Fault::TellsWatchersOnly, 4, 1, 0),
     ] {
         let twin = Lookout {
             tasks,
@@ -486,6 +513,10 @@ fn each_fault_of_a_lookout_is_found() {
             kills,
             successors,
         };
-        explore::expect(&format!("lookout, {fault:?}"), &twin, UNSEEN);
+        let trouble = match fault {
+            Fault::TellsWatchersOnly => UNTOLD,
+            _ => UNSEEN,
+        };
+        explore::expect(&format!("lookout, {fault:?}"), &twin, trouble);
     }
 }
