@@ -141,6 +141,8 @@ impl<'r> Message<'r> {
     /// Takes the message out of the queue as a box of the caller's own. A large message that was sent as a box
     /// ([`Queue::send_block`]) is not copied; nor is a small one that this thread sent.
     ///
+    /// *Owner death.* The message has been received: if the caller is killed later, its block is freed, and the message is lost.
+    ///
     /// # Errors
     /// The message, and an error, if a copy is needed and the region has no room for it.
     pub fn into_block(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {

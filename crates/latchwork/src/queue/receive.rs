@@ -138,7 +138,7 @@ impl<'r> Queue<'r> {
         Ok(Flight::new(*self, bytes, count, task.owner()))
     }
 
-    /// Takes a message as a box of the caller's own; see [`Message::into_block`].
+    /// Takes a message as a box of the caller's own; see [`Message::into_block`], also for the caller's death.
     ///
     /// # Errors
     /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`] as for

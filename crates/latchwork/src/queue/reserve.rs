@@ -118,8 +118,11 @@ impl<'r> Queue<'r> {
     }
 
     /// Sends a box of bytes of the same region, of any size, without copying it: its block changes owners. At every
-    /// moment the block is the sender's, the queue's or the receiver's. If its owner is killed, a sender's block is
-    /// freed, and a receiver's message is delivered again.
+    /// moment the block is the sender's, the queue's or the receiver's.
+    ///
+    /// *Owner death.* A sender's block is freed. A message that its receiver holds in place is delivered again. A block that is
+    /// the receiver's own, by [`Queue::receive_block`] or [`Message::into_block`](super::Message::into_block), is freed: the
+    /// message is lost.
     ///
     /// # Errors
     /// The box, and [`SendError::Deleted`], [`SendError::OtherRegion`], [`SendError::Full`], [`SendError::TimedOut`] or

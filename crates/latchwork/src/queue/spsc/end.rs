@@ -25,6 +25,10 @@ pub(super) struct End<'r> {
 impl<'r> Spsc<'r> {
     /// Claims an end of a ring that has not been deleted.
     pub(super) fn end(&self, side: Side) -> Result<End<'r>, ClaimError> {
+        // Else the claim could meet one of the next ring, which would fail.
+        if !self.is_alive() {
+            return Err(ClaimError::Deleted);
+        }
         let end = End::claim(*self, side)?;
         // While the end is claimed, only a deletion changes the life after this.
         if end.check_life().is_err() {

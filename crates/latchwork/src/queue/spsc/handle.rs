@@ -75,7 +75,8 @@ pub(in crate::queue) const FINGERPRINT: u64 = fingerprint(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// A living task has this end.
+    /// A living task has this end. (For a moment, also one that claims it with an old handle, while the ring of that was
+    /// deleted and this one was created.)
     #[error("a living task has this end of the ring")]
     Taken,
     /// The ring of the handle was deleted.
