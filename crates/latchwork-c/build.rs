@@ -13,6 +13,7 @@ fn main() {
             "classic_storage",
             "classic_time",
             "queue",
+            "own",
         ]
         .map(|file| format!("src/{file}.c")),
     );

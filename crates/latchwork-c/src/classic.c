@@ -17,7 +17,6 @@
 #include <string.h>
 
 void latchwork_classic_wake(void);
-uint64_t latchwork_process_mark(void);
 void latchwork_task_stops_by(const uint32_t *stop);
 rtems_status_code latchwork_semaphore_obtain(rtems_id id, rtems_option options, rtems_interval timeout);
 rtems_status_code latchwork_event_receive(rtems_event_set in, rtems_option options, rtems_interval ticks,
@@ -37,9 +36,9 @@ enum state { WAITS, STARTED, DELETED, ENDED };
 
 struct task {
 	struct task *next;
+	/* The list of the process that has the thread. */
+	struct latchwork_own *list;
 	pthread_t thread;
-	/* The process's mark. A child of a fork has a copy of this, but not the thread. */
-	uint64_t made_by;
 	rtems_id id;
 	rtems_name name;
 	enum state state;
@@ -61,8 +60,8 @@ struct task {
 /* The index in an id. */
 #define INDEX(id) ((id) & 0xffffu)
 
-static LW_DEFINE_MUTEX(lock);
-static struct task *tasks;
+/* Of struct task. */
+static struct latchwork_own *tasks;
 /* The calling thread's task, if rtems_task_create() has made the thread. */
 static __thread struct task *me;
 
@@ -130,9 +129,9 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 static void drop(struct task *task)
 {
 	unsigned left;
-	lw_mutex_lock(&lock);
+	lw_mutex_lock(&task->list->lock);
 	left = --task->references;
-	lw_mutex_unlock(&lock);
+	lw_mutex_unlock(&task->list->lock);
 	if (left == 0)
 		free(task);
 }
@@ -143,9 +142,12 @@ static void forget(void *argument)
 	struct task *task = argument;
 	latchwork_task_stops_by(NULL);
 	me = NULL;
-	lw_mutex_lock(&lock);
+	/* In the child of the task's fork nobody else knows the thread as this task. */
+	if (task->list != latchwork_own(&tasks))
+		return;
+	lw_mutex_lock(&task->list->lock);
 	task->state = ENDED;
-	lw_mutex_unlock(&lock);
+	lw_mutex_unlock(&task->list->lock);
 	lw_completion_complete_all(&task->ended);
 }
 
@@ -156,19 +158,20 @@ static int is_gone(rtems_id id)
 }
 
 /* Frees the tasks that have ended and whose ids are free. Under the lock. */
-static void clear_away(void)
+static void clear_away(struct latchwork_own *list)
 {
-	struct task **place = &tasks;
-	while (*place != NULL) {
-		struct task *task = *place;
+	struct task *kept = NULL, *next;
+	for (struct task *task = list->first; task != NULL; task = next) {
+		next = task->next;
 		if (task->state == ENDED && is_gone(task->id)) {
-			*place = task->next;
 			if (--task->references == 0)
 				free(task);
 		} else {
-			place = &task->next;
+			task->next = kept;
+			kept = task;
 		}
 	}
+	list->first = kept;
 }
 
 static void *run(void *argument)
@@ -180,8 +183,7 @@ static void *run(void *argument)
 
 	/* The name that ps shows for the thread. */
 	pthread_setname_np(pthread_self(), name);
-	task->made_by = latchwork_process_mark();
-	task->id = task->made_by == 0 ? 0 : rtems_task_self();
+	task->id = rtems_task_self();
 	task->status = task->id == 0 ? RTEMS_TOO_MANY
 				     : rtems_task_set_scheduler(RTEMS_SELF, task->scheduler, task->priority);
 	if (task->status != RTEMS_SUCCESSFUL) {
@@ -194,9 +196,9 @@ static void *run(void *argument)
 	me = task;
 	lw_completion_complete(&task->ready);
 	lw_completion_wait(&task->started);
-	lw_mutex_lock(&lock);
+	lw_mutex_lock(&task->list->lock);
 	state = task->state;
-	lw_mutex_unlock(&lock);
+	lw_mutex_unlock(&task->list->lock);
 	if (state == STARTED)
 		task->entry(task->argument);
 	pthread_cleanup_pop(1);
@@ -204,9 +206,9 @@ static void *run(void *argument)
 }
 
 /* Not inlined: next to a cleanup handler, which uses setjmp, gcc takes its variable to be clobbered. */
-__attribute__((noinline)) static struct task *find(rtems_id id)
+__attribute__((noinline)) static struct task *find(struct latchwork_own *list, rtems_id id)
 {
-	struct task *task = tasks;
+	struct task *task = list->first;
 	while (task != NULL && task->id != id)
 		task = task->next;
 	return task;
@@ -215,6 +217,7 @@ __attribute__((noinline)) static struct task *find(rtems_id id)
 rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial_priority, size_t stack_size,
 				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id)
 {
+	struct latchwork_own *list;
 	struct task *task;
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -228,9 +231,11 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_INVALID_ADDRESS;
 	if (initial_priority < RTEMS_MINIMUM_PRIORITY || initial_priority > RTEMS_MAXIMUM_PRIORITY)
 		return RTEMS_INVALID_PRIORITY;
-	task = calloc(1, sizeof *task);
+	list = latchwork_own(&tasks);
+	task = list == NULL ? NULL : calloc(1, sizeof *task);
 	if (task == NULL)
 		return RTEMS_TOO_MANY;
+	task->list = list;
 	task->name = name;
 	task->priority = initial_priority;
 	if (rtems_task_get_scheduler(RTEMS_SELF, &task->scheduler) != RTEMS_SUCCESSFUL)
@@ -264,11 +269,11 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return status;
 	}
 	*id = task->id;
-	lw_mutex_lock(&lock);
-	clear_away();
-	task->next = tasks;
-	tasks = task;
-	lw_mutex_unlock(&lock);
+	lw_mutex_lock(&list->lock);
+	clear_away(list);
+	task->next = list->first;
+	list->first = task;
+	lw_mutex_unlock(&list->lock);
 	drop(task);
 	return RTEMS_SUCCESSFUL;
 }
@@ -276,6 +281,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 {
 	rtems_status_code status = RTEMS_INVALID_NAME;
+	struct latchwork_own *list;
 	if (id == NULL)
 		return RTEMS_INVALID_ADDRESS;
 	/* The name 0 means RTEMS_SELF, on any node. */
@@ -285,27 +291,34 @@ rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 	}
 	if (node != RTEMS_SEARCH_ALL_NODES && node != RTEMS_SEARCH_LOCAL_NODE && node != LOCAL_NODE)
 		return RTEMS_INVALID_NAME;
-	lw_mutex_lock(&lock);
-	for (struct task *task = tasks; task != NULL; task = task->next)
+	list = latchwork_own(&tasks);
+	if (list == NULL)
+		return status;
+	lw_mutex_lock(&list->lock);
+	for (struct task *task = list->first; task != NULL; task = task->next)
 		/* If several tasks have this name, the one with the lowest index. */
-		if (task->name == name && task->state != ENDED && task->made_by == latchwork_process_mark() &&
+		if (task->name == name && task->state != ENDED &&
 		    (status != RTEMS_SUCCESSFUL || INDEX(task->id) < INDEX(*id))) {
 			*id = task->id;
 			status = RTEMS_SUCCESSFUL;
 		}
-	lw_mutex_unlock(&lock);
+	lw_mutex_unlock(&list->lock);
 	return status;
 }
 
 rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument)
 {
 	rtems_status_code status = RTEMS_SUCCESSFUL;
+	struct latchwork_own *list;
 	struct task *task;
 	if (entry_point == NULL)
 		return RTEMS_INVALID_ADDRESS;
-	lw_mutex_lock(&lock);
-	task = find(id == RTEMS_SELF ? rtems_task_self() : id);
-	if (task == NULL || task->made_by != latchwork_process_mark())
+	list = latchwork_own(&tasks);
+	if (list == NULL)
+		return is_gone(id) ? RTEMS_INVALID_ID : RTEMS_INCORRECT_STATE;
+	lw_mutex_lock(&list->lock);
+	task = find(list, id == RTEMS_SELF ? rtems_task_self() : id);
+	if (task == NULL)
 		/* If it exists, it runs already, or another process has created it and starts it. */
 		status = is_gone(id) ? RTEMS_INVALID_ID : RTEMS_INCORRECT_STATE;
 	else if (task->state == ENDED)
@@ -318,7 +331,7 @@ rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rt
 		task->argument = argument;
 		lw_completion_complete(&task->started);
 	}
-	lw_mutex_unlock(&lock);
+	lw_mutex_unlock(&list->lock);
 	return status;
 }
 
@@ -332,33 +345,44 @@ static void drop_it(void *task)
 	drop(task);
 }
 
-/* How long a deletion waits for a task that does not wait anywhere, in milliseconds. */
-#define DELETE_TIMEOUT 2000
+/* How long a deletion waits for a task that does not wait anywhere, in seconds. */
+#define DELETE_TIMEOUT 2
+
+static struct timespec now_and(long nanoseconds)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_nsec += nanoseconds;
+	if (time.tv_nsec >= 1000000000) {
+		time.tv_sec++;
+		time.tv_nsec -= 1000000000;
+	}
+	return time;
+}
+
+static int is_before(const struct timespec *one, const struct timespec *other)
+{
+	return one->tv_sec != other->tv_sec ? one->tv_sec < other->tv_sec : one->tv_nsec < other->tv_nsec;
+}
 
 static rtems_status_code wait_for_end(struct task *task)
 {
-	unsigned waited = 0, pause = 1;
-	struct timespec end;
+	unsigned pause = 1;
+	struct timespec now, end = now_and(0);
+	end.tv_sec += DELETE_TIMEOUT;
 	for (;;) {
+		struct timespec until = now_and((long)pause * 1000000);
 		/* Repeated, since the task may have been about to sleep. */
 		latchwork_classic_wake();
-		clock_gettime(CLOCK_MONOTONIC, &end);
-		end.tv_nsec += (long)pause * 1000000;
-		if (end.tv_nsec >= 1000000000) {
-			end.tv_sec++;
-			end.tv_nsec -= 1000000000;
-		}
 		/* Its cleanup handlers and destructors have run, and the region has removed it: its id is free. */
-		if (lw_completion_timedwait(&task->ended, &end) == 0) {
+		if (lw_completion_timedwait(&task->ended, &until) == 0) {
 			if (is_gone(task->id))
 				return RTEMS_SUCCESSFUL;
-			pause = 1;
-			end.tv_sec = 0;
-			end.tv_nsec = 100000;
-			nanosleep(&end, NULL);
+			until = (struct timespec){.tv_nsec = 100000};
+			nanosleep(&until, NULL);
 		}
-		waited += pause;
-		if (waited > DELETE_TIMEOUT)
+		now = now_and(0);
+		if (is_before(&end, &now))
 			return RTEMS_TIMEOUT;
 		if (pause < 32)
 			pause *= 2;
@@ -370,14 +394,16 @@ rtems_status_code rtems_task_delete(rtems_id id)
 	rtems_status_code status;
 	/* Volatile, since pushing a cleanup handler may call setjmp(). */
 	volatile rtems_status_code at_end = RTEMS_SUCCESSFUL;
-	struct task *task;
+	struct latchwork_own *list;
+	struct task *task = NULL;
 	if (id == RTEMS_SELF || id == rtems_task_self())
 		rtems_task_exit();
-	lw_mutex_lock(&lock);
-	clear_away();
-	task = find(id);
-	if (task != NULL && task->made_by != latchwork_process_mark())
-		task = NULL;
+	list = latchwork_own(&tasks);
+	if (list == NULL)
+		return is_gone(id) ? RTEMS_INVALID_ID : RTEMS_NOT_IMPLEMENTED;
+	lw_mutex_lock(&list->lock);
+	clear_away(list);
+	task = find(list, id);
 	if (task != NULL) {
 		task->references++;
 		if (task->state == WAITS) {
@@ -392,7 +418,7 @@ rtems_status_code rtems_task_delete(rtems_id id)
 			__atomic_store_n(&task->stop, 1, __ATOMIC_RELEASE);
 		}
 	}
-	lw_mutex_unlock(&lock);
+	lw_mutex_unlock(&list->lock);
 	if (task == NULL)
 		return is_gone(id) ? RTEMS_INVALID_ID : RTEMS_NOT_IMPLEMENTED;
 	pthread_cleanup_push(drop_it, task);

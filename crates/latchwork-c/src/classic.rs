@@ -1,145 +1,21 @@
 //! RTEMS's classic interface: see `include/classic.h`. Tasks are in `classic.c`, and so are the directives that may
 //! wait, since a task that must end is unwound from a C frame.
 //!
-//! Cancellation is disabled while the table is made. What else a directive does that could act on a request disables it
-//! itself: see `sys/cancellation.rs` of `latchwork-sys`.
+//! What a directive does that could act on a request for cancellation disables it itself: see `sys/cancellation.rs` of
+//! `latchwork-sys`.
 //!
 //! `Option<&mut T>` is a pointer of C's: null, or to a variable of the caller's that nothing else uses during the call.
 #![allow(unsafe_code)]
 
 mod scheduler;
+mod table;
 
-use crate::region::text;
 use crate::{bytes, bytes_mut};
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use core::time::Duration;
-use latchwork::classic::{self, Classic, ClassicError, ClassicOptions, Id, Interval, Name, Status};
+use latchwork::classic::{self, Classic, Id, Interval, Name, Status};
 use latchwork::foreign::{self, ProcessMark, Undisturbed};
-use latchwork::mutex::Mutex;
-use latchwork::region::{Region, RegionOptions};
-use libc::{EBUSY, EINVAL, ENOMEM};
-use std::sync::OnceLock;
-
-const MEMORY: u64 = 16 << 20;
-
-/// `struct lw_classic_options`.
-#[repr(C)]
-struct Options {
-    region: *const c_char,
-    memory: usize,
-    semaphores: u16,
-    message_queues: u16,
-    microseconds_per_tick: u32,
-    flags: u32,
-    schedulers: *const Scheduler,
-    scheduler_count: usize,
-}
-
-/// `struct lw_classic_scheduler`.
-#[repr(C)]
-struct Scheduler {
-    name: Name,
-    cpusetsize: usize,
-    cpuset: *const c_void,
-}
-
-impl Options {
-    /// # Safety
-    /// The program's options are as `classic.h` says.
-    unsafe fn declare_schedulers(&self, mut table: ClassicOptions) -> Option<ClassicOptions> {
-        if self.schedulers.is_null() {
-            return (self.scheduler_count == 0).then_some(table);
-        }
-        for index in 0..self.scheduler_count {
-            // SAFETY: the array has as many elements as the caller says.
-            let Scheduler {
-                name,
-                cpusetsize,
-                cpuset,
-            } = unsafe { self.schedulers.add(index).read() };
-            // SAFETY: the set has as many bytes as the caller says.
-            let set = unsafe { bytes(cpuset, cpusetsize) };
-            let processors = classic::processors_in(set.unwrap_or_default())?;
-            table = table.scheduler(name, &processors);
-        }
-        Some(table)
-    }
-}
-
-/// `LW_CLASSIC_UNSCHEDULED`
-const UNSCHEDULED: u32 = 1;
-
-/// The table, and the region in which it lies.
-struct Made {
-    table: Classic<'static>,
-    region: &'static Region,
-    /// Whether tasks' priorities are set in the kernel.
-    is_scheduled: bool,
-}
-
-static CLASSIC: OnceLock<Made> = OnceLock::new();
-/// Held while the table is made.
-static MAKING: Mutex<()> = Mutex::new(());
-
-fn make(options: Option<&Options>) -> Result<Made, c_int> {
-    if std::env::var_os("LATCHWORK_CHECK").is_some() {
-        latchwork::check::begin();
-    }
-    let mut table = ClassicOptions::new();
-    let mut region = RegionOptions::new().max_bytes(MEMORY).label("classic");
-    let mut name = None;
-    if let Some(options) = options {
-        if options.memory != 0 {
-            region = region.max_bytes(options.memory as u64);
-        }
-        if options.semaphores != 0 {
-            table = table.semaphores(options.semaphores);
-        }
-        if options.message_queues != 0 {
-            table = table.message_queues(options.message_queues);
-        }
-        if options.microseconds_per_tick != 0 {
-            table = table.tick(Duration::from_micros(options.microseconds_per_tick.into()));
-        }
-        // SAFETY: by the caller's contract.
-        table = unsafe { options.declare_schedulers(table) }.ok_or(EINVAL)?;
-        // SAFETY: the caller passes null, or a string that ends in NUL.
-        name = unsafe { text(options.region) }.map_err(|_| EINVAL)?;
-    }
-    let region = match name {
-        None => region.create_anonymous().map_err(|_| ENOMEM)?,
-        Some(name) => region.attach_or_create(name).map_err(|_| EINVAL)?,
-    };
-    // The region is leaked, since ids may be used until the process ends.
-    let region: &'static Region = Box::leak(Box::new(region));
-    let table = Classic::create(region, &table).map_err(|error| match error {
-        ClassicError::Object(_) => ENOMEM,
-        _ => EINVAL,
-    })?;
-    Ok(Made {
-        table,
-        region,
-        is_scheduled: options.is_none_or(|options| options.flags & UNSCHEDULED == 0),
-    })
-}
-
-/// The table; the first directive makes it.
-#[inline]
-fn made() -> Result<&'static Made, Status> {
-    CLASSIC.get().map_or_else(made_now, Ok)
-}
-
-#[cold]
-fn made_now() -> Result<&'static Made, Status> {
-    let _undisturbed = Undisturbed::begin();
-    let _making = MAKING.lock();
-    if CLASSIC.get().is_none() {
-        let made = make(None).map_err(|_| Status::InternalError)?;
-        let _ = CLASSIC.set(made);
-    }
-    CLASSIC.get().ok_or(Status::InternalError)
-}
+use table::{existing, made};
 
 fn table() -> Result<&'static Classic<'static>, Status> {
     made().map(|made| &made.table)
@@ -174,15 +50,15 @@ extern "C" fn latchwork_process_mark() -> u64 {
 /// Wakes all tasks that sleep in the region, so that they check their conditions.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_wake() {
-    if let Some(made) = CLASSIC.get() {
-        foreign::wake_sleepers(made.region);
+    if let Some(made) = existing() {
+        foreign::wake_sleepers(made.region.region());
     }
 }
 
 /// Passes a task's priority on to the kernel, if the process does that. If the kernel refuses, writes a line, once.
 fn mirror(table: &Classic<'_>, id: Id) -> Status {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
-    if !CLASSIC.get().is_some_and(|made| made.is_scheduled) {
+    if !existing().is_some_and(|made| made.is_scheduled) {
         return Status::Successful;
     }
     let status = table.task_mirror(id, true);
@@ -195,25 +71,6 @@ fn mirror(table: &Classic<'_>, id: Id) -> Status {
         unsafe { libc::write(2, LINE.as_ptr().cast(), LINE.len()) };
     }
     status
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_classic_configure(options: Option<&Options>) -> c_int {
-    let Some(options) = options else {
-        return EINVAL;
-    };
-    let _undisturbed = Undisturbed::begin();
-    let _making = MAKING.lock();
-    if CLASSIC.get().is_some() {
-        return EBUSY;
-    }
-    match make(Some(options)) {
-        Ok(made) => {
-            let _ = CLASSIC.set(made);
-            0
-        }
-        Err(error) => error,
-    }
 }
 
 /// The length of a tick in microseconds; 0 if there is no table.

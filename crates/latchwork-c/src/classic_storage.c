@@ -3,7 +3,7 @@
  * longer exists.
  */
 #include "classic.h"
-#include "latchwork.h"
+#include "internal.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@ struct storage {
 	void (*free)(void *);
 };
 
-static LW_DEFINE_MUTEX(storages_lock);
-static struct storage *storages;
+/* Of struct storage. */
+static struct latchwork_own *storages;
 
 static int is_deleted(rtems_id id)
 {
@@ -32,19 +32,19 @@ static int is_deleted(rtems_id id)
 /* Calls the handlers of queues that no longer exist. */
 static void free_storages(void)
 {
-	struct storage *gone = NULL, **place = &storages;
-	lw_mutex_lock(&storages_lock);
-	while (*place != NULL) {
-		struct storage *storage = *place;
-		if (is_deleted(storage->id)) {
-			*place = storage->next;
-			storage->next = gone;
-			gone = storage;
-		} else {
-			place = &storage->next;
-		}
+	struct storage *gone = NULL, *kept = NULL, *next;
+	struct latchwork_own *list = latchwork_own(&storages);
+	if (list == NULL)
+		return;
+	lw_mutex_lock(&list->lock);
+	for (struct storage *storage = list->first; storage != NULL; storage = next) {
+		struct storage **to = is_deleted(storage->id) ? &gone : &kept;
+		next = storage->next;
+		storage->next = *to;
+		*to = storage;
 	}
-	lw_mutex_unlock(&storages_lock);
+	list->first = kept;
+	lw_mutex_unlock(&list->lock);
 	while (gone != NULL) {
 		struct storage *storage = gone;
 		gone = storage->next;
@@ -56,6 +56,7 @@ static void free_storages(void)
 rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config *config, rtems_id *id)
 {
 	struct storage *storage = NULL;
+	struct latchwork_own *list = latchwork_own(&storages);
 	rtems_status_code status;
 	/* A size that no memory has. */
 	size_t size = SIZE_MAX;
@@ -65,7 +66,7 @@ rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config
 	if (config->storage_area != NULL)
 		size = config->storage_size;
 	if (config->storage_free != NULL) {
-		storage = malloc(sizeof *storage);
+		storage = list == NULL ? NULL : malloc(sizeof *storage);
 		/* As if the program provided no memory for the queue. */
 		if (storage == NULL)
 			size = SIZE_MAX;
@@ -79,10 +80,10 @@ rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config
 	storage->id = *id;
 	storage->area = config->storage_area;
 	storage->free = config->storage_free;
-	lw_mutex_lock(&storages_lock);
-	storage->next = storages;
-	storages = storage;
-	lw_mutex_unlock(&storages_lock);
+	lw_mutex_lock(&list->lock);
+	storage->next = list->first;
+	list->first = storage;
+	lw_mutex_unlock(&list->lock);
 	return RTEMS_SUCCESSFUL;
 }
 

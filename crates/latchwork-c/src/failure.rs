@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Display, Write};
+use latchwork::classic::ClassicError;
 use latchwork::foreign::Undisturbed;
 use latchwork::queue::{ControlError, QueueError, ReceiveError, SendError, WatchError};
 use latchwork::region::{
@@ -201,6 +202,16 @@ impl Failure for DetachError {
             Self::Holding { .. } => EBUSY,
             Self::Task(_) => ENOMEM,
             _ => EIO,
+        }
+    }
+}
+
+impl Failure for ClassicError {
+    fn number(&self) -> c_int {
+        match self {
+            Self::Object(error) => error.number(),
+            Self::OtherOptions { .. } => EEXIST,
+            _ => EINVAL,
         }
     }
 }

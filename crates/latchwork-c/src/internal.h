@@ -23,6 +23,16 @@ struct latchwork_call {
 #define LATCHWORK_AGAIN (-1)
 #define LATCHWORK_NOT_IN_REGION (-2)
 
+/* A list that belongs to one process, and its lock. */
+struct latchwork_own {
+	uint64_t made_by;
+	lw_mutex_t lock;
+	void *first;
+};
+
+/* This process's list; NULL if there is no memory for one. */
+struct latchwork_own *latchwork_own(struct latchwork_own **place);
+
 /* Converts a time to nanoseconds of CLOCK_MONOTONIC; EINVAL if it is invalid. */
 int latchwork_read_time(int clock, const struct timespec *time, uint64_t *deadline);
 int latchwork_lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline);

@@ -84,6 +84,12 @@ fn directives_do_what_the_manual_says() {
 }
 
 #[test]
+fn directives_work_in_a_child_and_configurations_fail_without_a_trace() {
+    let hows = [GCC, CLANG.statically(), GPP];
+    check("classic_forks.c", &hows, GNU, "forked");
+}
+
+#[test]
 fn directives_are_cancellation_points_as_their_header_documents() {
     check("points.c", &[GCC, CLANG.statically()], GNU, "pointed");
     check("points.c", &[GPP], &[], "pointed");
