@@ -157,9 +157,18 @@ struct timespec after(std::chrono::duration<Rep, Period> time)
 template <class Clock, class Duration>
 struct timespec at(std::chrono::time_point<Clock, Duration> time)
 {
+	using seconds = std::chrono::duration<double>;
+	using common = typename std::common_type<Duration, typename Clock::duration>::type;
 	const auto now = Clock::now();
-	/* A difference may be too large for the type. */
-	return time <= now ? at(std::chrono::steady_clock::time_point()) : after(time - now);
+	const double then = seconds(time.time_since_epoch()).count();
+	const double left = then - seconds(now.time_since_epoch()).count();
+	/* Even the time itself may be too large for the type of the difference, and a little more than a double says. */
+	const double most = seconds((common::max)()).count() * 0.99;
+	if (left >= static_cast<double>(for_ever) || then >= most)
+		return after(std::chrono::seconds(for_ever));
+	if (left <= -1.0 || then <= -most || time <= now)
+		return at(std::chrono::steady_clock::time_point());
+	return after(time - now);
 }
 
 } // namespace detail

@@ -193,6 +193,19 @@ unsafe fn leave_kind(lock: *mut c_void, kind: u32) -> Result<Released, c_int> {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn lw__rwlock_is_used(lock: *const c_void, kind: u32) -> c_int {
+    let lock = lock.cast_mut();
+    // SAFETY: the caller has a lock of this kind there.
+    unsafe {
+        match kind {
+            4 => robust::<Robust>(lock).is_some_and(foreign::robust_rwlock_is_used),
+            _ => robust::<InRegion>(lock).is_some_and(foreign::robust_rwlock_is_used),
+        }
+    }
+    .into()
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn lw__rwlock_unlock(lock: *mut c_void, kind: u32) -> c_int {
     // SAFETY: the caller has a lock of this kind there, and holds it.
     unsafe {

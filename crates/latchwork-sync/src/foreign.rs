@@ -13,8 +13,9 @@ use crate::mutex::{
     WaitWake,
 };
 pub use crate::rwlock::robust::{
-    robust_rwlock_consistent, robust_rwlock_enter, robust_rwlock_enter_traced, robust_rwlock_leave,
-    robust_rwlock_leave_inconsistent, robust_rwlock_leave_traced,
+    robust_rwlock_consistent, robust_rwlock_enter, robust_rwlock_enter_traced,
+    robust_rwlock_is_used, robust_rwlock_leave, robust_rwlock_leave_inconsistent,
+    robust_rwlock_leave_traced,
 };
 use crate::sharing::Sharing;
 use crate::spin::Spin;

@@ -131,8 +131,8 @@ LW_INLINE int lw__leave(uint64_t *word)
 #define LW__LEAVE(l) lw__leave(&(l)->lw_state)
 #define LW__NOBODY_INSIDE(l)                                                                          \
 	((__atomic_load_n(&(l)->lw_state, __ATOMIC_RELAXED) & (LW__WRITER | LW__READERS)) == 0)
-#define LW__NO_WRITER_INSIDE(l) (!lw__is_locked(l, LW_WAIT_WAKE + LW_ROBUST))
-#define LW__NO_WRITER_IN_REGION(l) (!lw__is_locked(l, LW_IN_REGION))
+#define LW__IS_UNUSED(l) (!lw__rwlock_is_used(l, 4))
+#define LW__IS_UNUSED_IN_REGION(l) (!lw__rwlock_is_used(l, 5))
 #else
 #define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free, is_misplaced)
 #endif
@@ -147,11 +147,11 @@ LW__RWLOCK(lw_rf_rwlock, 2, LW_RF_RWLOCK_INITIALIZER)
 LW__RWLOCK(lw_shared_rf_rwlock, 3, LW_SHARED_RF_RWLOCK_INITIALIZER)
 LW__DECLARE_RWLOCK(lw_robust_rwlock)
 LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
-		  LW__NO_WRITER_INSIDE, LW__NAMES_THREADS)
+		  LW__IS_UNUSED, LW__NAMES_THREADS)
 /* The same for the data of a region: it must lie in one. */
 LW__DECLARE_RWLOCK(lw_region_rwlock)
 LW__DEFINE_RWLOCK(lw_region_rwlock, 5, LW_REGION_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
-		  LW__NO_WRITER_IN_REGION, LW__WORKS_ANYWHERE)
+		  LW__IS_UNUSED_IN_REGION, LW__WORKS_ANYWHERE)
 /* After a writer died inside: EOWNERDEAD makes the caller the writer, even if it wanted to read. */
 LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
 LW_INLINE int lw_region_rwlock_consistent(lw_region_rwlock_t *lock);

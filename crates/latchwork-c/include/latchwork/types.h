@@ -316,6 +316,7 @@ int lw__is_locked(const void *mutex, unsigned kind);
 int lw__spans_pid_namespaces(const void *address);
 int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clock, const struct timespec *time);
 int lw__rwlock_unlock(void *lock, unsigned kind);
+int lw__rwlock_is_used(const void *lock, unsigned kind);
 int lw__rwlock_traced(void *lock, unsigned kind, unsigned writes, struct lw_rwlock_acquisition *how);
 int lw__rwlock_unlock_traced(void *lock, unsigned kind, int *released);
 int lw__rwlock_consistent(void *lock);

@@ -209,6 +209,7 @@ static void ceilings(void)
 			join(threads[task]);                                                          \
 		CHECK_IS(name##_field.left, (long)TASKS * ROUNDS / 4);                                \
 		CHECK_IS(lw_rwlock_rdlock(&name##_field.lock), 0);                                    \
+		CHECK_IS(lw_rwlock_destroy(&name##_field.lock), EBUSY);                               \
 		join(start(name##_other, NULL));                                                      \
 		CHECK_IS(lw_rwlock_unlock(&name##_field.lock), 0);                                    \
 		CHECK_IS(lw_rwlock_wrlock(&name##_field.lock), 0);                                    \

@@ -87,18 +87,36 @@ int main()
 		notified = false;
 	}
 	teller.join();
-	std::thread again([&] {
-		std::unique_lock<lw::mutex> held(mutex);
-		std::this_thread::sleep_for(5ms);
-		notified = true;
-		changed.notify_all();
-	});
+	auto outlasts = [&](auto one, auto other) {
+		std::thread again([&] {
+			std::unique_lock<lw::mutex> held(mutex);
+			std::this_thread::sleep_for(5ms);
+			notified = true;
+			changed.notify_all();
+		});
+		CHECK(mutex.try_lock_until(one));
+		{
+			std::unique_lock<lw::mutex> held(mutex, std::adopt_lock);
+			CHECK(changed.wait_until(held, other, is_notified));
+			notified = false;
+		}
+		again.join();
+	};
+	outlasts(std::chrono::steady_clock::time_point::max(), std::chrono::system_clock::time_point::max());
+	// Such times do not fit in the nanoseconds of their clock.
+	using hours = std::chrono::time_point<std::chrono::system_clock, std::chrono::hours>;
+	using years = std::chrono::time_point<stopped_clock, std::chrono::duration<long, std::ratio<31556952>>>;
+	using doubles = std::chrono::time_point<std::chrono::system_clock, std::chrono::duration<double>>;
+	const auto in_300_years = hours(std::chrono::hours(2700000));
+	outlasts(in_300_years, hours::max());
+	outlasts(years::max(), doubles::max());
 	{
-		CHECK(mutex.try_lock_until(std::chrono::steady_clock::time_point::max()));
-		std::unique_lock<lw::mutex> held(mutex, std::adopt_lock);
-		CHECK(changed.wait_until(held, std::chrono::system_clock::time_point::max(), is_notified));
+		std::unique_lock<lw::mutex> held(mutex);
+		CHECK(!changed.wait_until(held, hours::min(), is_notified));
+		CHECK(!changed.wait_until(held, years::min(), is_notified));
+		CHECK(!changed.wait_until(held, doubles::min(), is_notified));
+		CHECK(!changed.wait_until(held, -doubles::max().time_since_epoch() + doubles(), is_notified));
 	}
-	again.join();
 	lw::once once;
 	for (int time = 0; time < 2; time++)
 		once.call([] { runs++; });

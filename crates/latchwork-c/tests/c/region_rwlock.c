@@ -124,7 +124,7 @@ static void lie_outside(void)
 	/* lw_once(3), EINVAL: The object lies in no region of the process */
 	CHECK_IS(lw_once(&once_outside, run), EINVAL);
 	CHECK_IS(lw_rwlock_init(none), EINVAL);
-	/* lw_rwlock(3), EINVAL: The pointer is NULL or misaligned */
+	/* lw_rwlock(3), EINVAL: The pointer is NULL */
 	CHECK_IS(lw_rwlock_rdlock(none), EINVAL);
 	CHECK_IS(lw_rwlock_wrlock(none), EINVAL);
 	CHECK_IS(lw_rwlock_unlock(none), EINVAL);
@@ -187,6 +187,7 @@ static void errors(struct field *field)
 	CHECK_IS(how.entry, LW_RWLOCK_ENTRY_FREE);
 	CHECK_IS(how.sleeps, 0);
 	CHECK_IS(lw_rwlock_wrlock(&field->lock), EDEADLK);
+	CHECK_IS(lw_rwlock_destroy(&field->lock), EBUSY);
 	join(start(meet_reader, field));
 	CHECK_IS(lw_rwlock_unlock_traced(&field->lock, &released), 0);
 	CHECK(released == LW_RWLOCK_RELEASED_NO_SLEEPER || released == LW_RWLOCK_RELEASED_WOKE);
@@ -197,8 +198,10 @@ static void deaths(struct field *field)
 {
 	struct timespec late = in_ms(CLOCK_MONOTONIC, 60000);
 	/* That of a reader is not reported. There are more of them than seats. */
-	for (int round = 0; round < 20; round++)
+	for (int round = 0; round < 20; round++) {
 		leave_to_dead(field, 0);
+		CHECK_IS(lw_rwlock_destroy(&field->lock), 0);
+	}
 	check_free(&field->lock);
 	leave_to_dead(field, 1);
 	repair(&field->lock);

@@ -91,6 +91,8 @@ static void readers(void)
 		die();
 	}
 	CHECK_IS(exit_of(child), 1000 + SIGKILL);
+	/* A dead reader holds nothing. */
+	CHECK_IS(lw_rwlock_destroy(lock), 0);
 	CHECK_IS(lw_rwlock_wrlock(lock), 0);
 	CHECK_IS(lw_rwlock_rdlock(lock), EDEADLK);
 	CHECK_IS(lw_rwlock_unlock(lock), 0);

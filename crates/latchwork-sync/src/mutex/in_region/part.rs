@@ -28,6 +28,12 @@ impl<P: RegionProtocol> InRegion<P> {
         is_held(word).then(|| owner_of(word))
     }
 
+    /// Whether the task with this identity has died. The calling task becomes one of the region.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) fn is_of_dead(&self, owner: u64) -> bool {
+        Member::at(self.address()).is_ok_and(|me| me.is_gone(owner))
+    }
+
     /// The identity of the calling task in the region that the lock lies in. It becomes a task of it if it is none yet.
     pub(crate) fn join(&self) -> Result<u64, NotATask> {
         Member::at(self.address()).map(Member::identity)

@@ -26,6 +26,8 @@ pub trait ForeignSeat: SeatLock {
     fn me(gate: &Self::Gate) -> Option<Self::Owner>;
     /// Whether an owner's death was reported to the gate's owner, which has not declared the data whole.
     fn is_inconsistent(gate: &Self::Gate) -> bool;
+    /// Whether a living task holds this seat.
+    fn is_taken(&self) -> bool;
     /// The calling task has acquired the lock, and lends nothing.
     fn entered(_gate: &Self::Gate) {}
     /// The calling task is about to release what it acquired so.
@@ -45,6 +47,11 @@ impl ForeignSeat for Robust {
     fn is_inconsistent(gate: &Self::Gate) -> bool {
         gate.is_inconsistent()
     }
+
+    /// The kernel has marked a dead owner's.
+    fn is_taken(&self) -> bool {
+        self.holder().is_some()
+    }
 }
 
 impl ForeignSeat for InRegion {
@@ -62,6 +69,11 @@ impl ForeignSeat for InRegion {
 
     fn is_inconsistent(gate: &Self::Gate) -> bool {
         gate.is_inconsistent()
+    }
+
+    /// If the caller cannot become a task of the region, a dead owner counts, too.
+    fn is_taken(&self) -> bool {
+        self.holder().is_some_and(|owner| !self.is_of_dead(owner))
     }
 
     fn entered(gate: &Self::Gate) {
@@ -130,6 +142,12 @@ pub fn robust_rwlock_enter_traced<K: ForeignSeat>(
     let is_torn = entered.map(|(is_torn, _)| is_torn);
     let status = status(raw, is_torn, Blocking::Forever);
     how.map(|how| (how, status)).ok_or(status)
+}
+
+/// Whether a task is inside or on its way, or a writer has died inside, and no other task has noticed that yet.
+pub fn robust_rwlock_is_used<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> bool {
+    let raw = &lock.get_ref().raw;
+    raw.gate.holder().is_some() || raw.seats.iter().any(|seat| seat.0.is_taken())
 }
 
 /// The gate, if the calling task owns it.
