@@ -70,7 +70,7 @@ struct coproc_attributes {
 
 /*
  * Creates the shared memory, and the server process of which clean coprocs are copies. At least so many bytes can be
- * allocated, in blocks of 16 bytes or more. EBUSY: it was called before, without a coproc_exit() since, or the caller
+ * allocated, in blocks of 16 bytes or more, if threads leave at most 256 pieces of 64 KiB unfilled. EBUSY: it was called before, without a coproc_exit() since, or the caller
  * holds robust mutexes. EAGAIN: threads of this process hold locks of the C library. After coproc_exit() it starts a new
  * server process, over the existing memory; ENOMEM if that is smaller.
  */

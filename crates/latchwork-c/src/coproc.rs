@@ -162,11 +162,14 @@ extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
     answer(initialised.map(|()| 0))
 }
 
+/// For each task one span that it has not filled.
+const UNFILLED: u64 = 256 * (64 << 10);
+
 fn init(bytes: u64) -> Result<(), c_int> {
     // A block just larger than a power of two takes up to twice its size.
     let max = bytes
         .checked_mul(2)
-        .and_then(|twice| twice.checked_add(TABLES))
+        .and_then(|twice| twice.checked_add(TABLES + UNFILLED))
         .and_then(|max| max.checked_next_multiple_of(1 << 20))
         .ok_or(ENOMEM)?;
     if let Some(state) = state() {

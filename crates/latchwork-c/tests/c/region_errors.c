@@ -171,6 +171,7 @@ static void many_regions(void)
 	static lw_region_t *regions[MOST_REGIONS];
 	struct field *field = NULL, *of_another = NULL;
 	lw_region_t *another = (lw_region_t *)join(start(make_another, &of_another));
+	lw_queue_t *queue;
 	int count;
 	for (count = 0; count < MOST_REGIONS; count++)
 		regions[count] = make_region(2, 0, &field);
@@ -180,6 +181,8 @@ static void many_regions(void)
 	/* lw_rwlock(3), EMFILE: the caller cannot become a task of its region */
 	/* lw_once(3), EMFILE: the caller cannot become a task of its region */
 	locks_are_refused(of_another, EMFILE);
+	/* lw_queue(3), EMFILE: The calling thread is a task of 128 regions already */
+	CHECK_IS(lw_queue_create(&queue, NULL, NULL, 1, 8, LW_QUEUE_RACING), EMFILE);
 	while (count-- > 0)
 		CHECK_IS(lw_region_detach(regions[count]), 0);
 	CHECK_IS(lw_mutex_lock(&of_another->mutex), 0);
@@ -189,6 +192,8 @@ static void many_regions(void)
 
 static pthread_key_t last;
 static volatile int rounds, last_error;
+/* A queue without a region, which the calling thread has not used. */
+static lw_queue_t *of_none;
 
 static void run_last(void *field)
 {
@@ -200,6 +205,8 @@ static void run_last(void *field)
 		/* lw_rwlock(3), EPERM: the caller cannot become a task of its region */
 		/* lw_once(3), EPERM: the caller cannot become a task of its region */
 		locks_are_refused((struct field *)field, EPERM);
+		/* lw_queue(3), EPERM: the calling thread runs its last destructors */
+		CHECK_IS(lw_queue_send(of_none, "", 0, 0), EPERM);
 		last_error = EPERM;
 	}
 }
@@ -216,9 +223,11 @@ static void last_destructors(void)
 {
 	struct field *field;
 	lw_region_t *region = make_region(4, 0, &field);
+	CHECK_IS(lw_queue_create(&of_none, NULL, NULL, 1, 8, LW_QUEUE_RACING), 0);
 	CHECK_IS(pthread_key_create(&last, run_last), 0);
 	join(start(end_with_a_lock_call, field));
 	CHECK_IS(last_error, EPERM);
+	CHECK_IS(lw_queue_close(of_none), 0);
 	CHECK_IS(pthread_key_delete(last), 0);
 	CHECK_IS(lw_region_detach(region), 0);
 }
@@ -233,6 +242,8 @@ static int lock_in_another_namespace(void)
 	/* lw_rwlock(3), EXDEV: the caller cannot become a task of its region */
 	/* lw_once(3), EXDEV: the caller cannot become a task of its region */
 	locks_are_refused(inherited, EXDEV);
+	/* lw_queue(3), EXDEV: the process is the child of a fork that belongs to another PID namespace than its parent */
+	CHECK_IS(lw_queue_send(of_none, "", 0, 0), EXDEV);
 	return 0;
 }
 
@@ -268,6 +279,7 @@ static void namespaces(void)
 	void *object = NULL;
 	int status;
 	inherited = field;
+	CHECK_IS(lw_queue_create(&of_none, NULL, NULL, 1, 8, LW_QUEUE_RACING), 0);
 	status = in_child(fork_into_another_namespace);
 	if (status == 77)
 		skip("the child of a fork in another PID namespace, which cannot be made here");
@@ -287,6 +299,7 @@ static void namespaces(void)
 	else
 		CHECK_IS(status, 0);
 	CHECK_IS(lw_region_detach(any), 0);
+	CHECK_IS(lw_queue_close(of_none), 0);
 }
 
 /* ---- lw_region(3): files ---- */

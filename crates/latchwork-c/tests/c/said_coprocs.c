@@ -117,6 +117,27 @@ static void memory_is_shared(void)
 	coproc_free(letter);
 }
 
+#define THREADS 250
+
+static pthread_barrier_t all_have_one;
+
+static void *allocate_one(void *unused)
+{
+	CHECK(coproc_alloc(16) != NULL);
+	pthread_barrier_wait(&all_have_one);
+	return unused;
+}
+
+static void each_thread_has_room(void)
+{
+	static pthread_t threads[THREADS];
+	CHECK_IS(pthread_barrier_init(&all_have_one, NULL, THREADS), 0);
+	for (int index = 0; index < THREADS; index++)
+		threads[index] = start(allocate_one, NULL);
+	for (int index = 0; index < THREADS; index++)
+		join(threads[index]);
+}
+
 /* In a process of its own: blocks just larger than a power of two need the most room. */
 static void memory_is_large_enough(void)
 {
@@ -128,6 +149,10 @@ static void memory_is_large_enough(void)
 		/* coproc(3) says: At least shm_max_size bytes of it can be allocated in blocks of 16 bytes or more */
 		for (size_t number = 0; number < sizeof sizes / sizeof sizes[0]; number++)
 			CHECK(room_for(sizes[number]) >= 16 * MOST / sizes[number]);
+		/* coproc(3) says: A thread takes memory in pieces of 64 KiB, each for blocks of similar sizes */
+		/* coproc(3) says: There is additional memory for 256 pieces that their threads have not filled */
+		each_thread_has_room();
+		CHECK(room_for(4097) >= 16 * MOST / 4097);
 		_exit(0);
 	}
 	CHECK_IS(exit_of(pid), 0);
