@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use latchwork::check::hook::{self, Kind, Lock, Mode, NoLock, Site, Verdict};
 use latchwork::check::{self, BoardReader, Finding, Rule};
 use latchwork::foreign::{Blocking, ForeignLock, Undisturbed};
-use latchwork::mutex::{Mutex, WaitWake};
+use latchwork::mutex::WaitWake;
 use latchwork::time::Deadline;
 use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT};
 use std::io::Write as _;
@@ -46,8 +46,32 @@ struct Debug {
 
 const _: () = assert!(size_of::<Debug>() == 40 && align_of::<Debug>() == 8);
 
-/// Held while a new lock is reported to the checker.
-static INTRODUCING: Mutex<()> = Mutex::new(());
+/// Held while a new lock is reported to the checker. Each process has its own.
+static INTRODUCING: AtomicPtr<Own> = AtomicPtr::new(ptr::null_mut());
+
+/// `struct latchwork_own`.
+#[repr(C)]
+struct Own {
+    made_by: u64,
+    lock: WaitWake,
+    first: *mut c_void,
+}
+
+unsafe extern "C" {
+    fn latchwork_own(place: *const AtomicPtr<Own>) -> *const Own;
+}
+
+/// Runs `report` while no other thread does. (Without memory for the lock, others may.)
+fn alone(report: impl FnOnce()) {
+    // SAFETY: the variable has the layout of a pointer. What the call returns is never freed.
+    let own = unsafe { latchwork_own(&raw const INTRODUCING).as_ref() };
+    let is_locked = own.is_some_and(|own| own.lock.lock(Blocking::Forever) == 0);
+    report();
+    if let Some(own) = own.filter(|_| is_locked) {
+        // SAFETY: this thread has locked it.
+        unsafe { ForeignLock::unlock(&own.lock) };
+    }
+}
 
 /// A C string of the program's; empty if it is null or not UTF-8.
 ///
@@ -98,14 +122,15 @@ impl Debug {
     /// Reports a lock that a static initialiser made to the checker.
     #[cold]
     fn introduce(&self) {
-        let _alone = INTRODUCING.lock();
-        if self.state.load(Ordering::Relaxed) & KNOWN == 0 {
-            // SAFETY: string literals of the program, since the interface made the lock.
-            let (name, site) = unsafe { (text(self.name), place(self.file, self.line)) };
-            // The initialiser's argument was the lock's address, written with `&`.
-            hook::initialised(self.as_lock(), Some(name.trim_start_matches('&')), site);
-            self.state.fetch_or(KNOWN, Ordering::Relaxed);
-        }
+        alone(|| {
+            if self.state.load(Ordering::Relaxed) & KNOWN == 0 {
+                // SAFETY: string literals of the program, since the interface made the lock.
+                let (name, site) = unsafe { (text(self.name), place(self.file, self.line)) };
+                // The initialiser's argument was the lock's address, written with `&`.
+                hook::initialised(self.as_lock(), Some(name.trim_start_matches('&')), site);
+                self.state.fetch_or(KNOWN, Ordering::Relaxed);
+            }
+        });
     }
 
     fn lock(&self, how: u32, site: Site) -> c_int {

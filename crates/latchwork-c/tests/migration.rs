@@ -79,6 +79,12 @@ fn after_the_migration_semaphores_count_and_mutexes_exclude() {
 }
 
 #[test]
+fn a_mutex_is_used_for_the_first_time_in_a_child_although_another_thread_was_at_that() {
+    let hows = [GCC, GPP];
+    check("debug_forks.c", &hows, &["-D_GNU_SOURCE"], "forked");
+}
+
+#[test]
 fn types_rules_and_reports_are_as_the_manual_says() {
     for program in ["said_migrate.c", "said_reports.c"] {
         check(program, &[GCC, CLANG], &["-D_GNU_SOURCE"], "said");
