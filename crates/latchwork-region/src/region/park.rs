@@ -3,7 +3,7 @@
 //! The kernel wakes *one* waiter of a dead task's robust words, and no sleeper on any other word. So a task that
 //! sleeps in a region sleeps on several words at once (`futex_waitv`): those that it waits for, the life-words of all
 //! other tasks, the count of used slots (the life-word of a task that joins later is not among those it knows), and the count of
-//! deaths, which the kernel compares. (On that word a sweep wakes only in a region with more tasks than one sleep can watch.)
+//! deaths, which the kernel compares. (On that word a sweep wakes only in a region with more slots than one sleep can watch.)
 //!
 //! *Why no death is missed.* Let T die while other tasks sleep. The kernel changes T's life-word and wakes one
 //! sleeper S. Even if something else woke S at the same time, S checks the life-words that it watched before it continues
@@ -273,9 +273,9 @@ pub(super) static HOOKS: Hooks = Hooks {
     },
 };
 
-/// Whether each sleep has room for all life-words.
-pub(super) fn each_watches_all(used: usize) -> bool {
-    watches_all(used, MOST_WORDS)
+/// Whether each sleep has room for all life-words, in a region of so many slots.
+pub(super) fn each_watches_all(slots: usize) -> bool {
+    watches_all(slots, MOST_WORDS)
 }
 
 /// Whether a sleep on so many words of its own has room for all life-words.

@@ -220,8 +220,8 @@ impl Inner {
                 },
                 ()
             );
-            // Once for all that died together.
-            if next == dead.len() && !park::each_watches_all(slots.len()) {
+            // Once for all that died together. (The number of slots that are used may grow in this moment.)
+            if next == dead.len() && !park::each_watches_all(self.max_tasks()) {
                 futex::wake(&raw const self.header().deaths, u32::MAX, Sharing::Shared);
             }
             lists_walked &= crate::atomic::unless_disabled!(
