@@ -138,7 +138,10 @@ fn publish(made: Made) -> Result<&'static Made, &'static Made> {
         Ok(_) => Ok(unsafe { &*made }),
         Err(other) => {
             // SAFETY: made above; nobody else has seen it.
-            drop(unsafe { Box::from_raw(made) });
+            let mut made = unsafe { Box::from_raw(made) };
+            // The other thread may have attached the region by its name.
+            made.region.created = made.region.created.take().map(|_| None);
+            drop(made);
             // SAFETY: as for `existing`.
             Err(unsafe { &*other })
         }
