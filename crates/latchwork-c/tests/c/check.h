@@ -99,6 +99,18 @@ static inline int exit_of(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+/* Runs a part of the program in a process of its own. */
+static inline void in_process(void (*part)(void))
+{
+	pid_t child = fork();
+	if (child == 0) {
+		alarm(WATCHDOG);
+		part();
+		_exit(0);
+	}
+	CHECK_IS(exit_of(child), 0);
+}
+
 #ifdef __cplusplus
 /* A child that ends with what the function returns. */
 template <class Body>

@@ -233,17 +233,6 @@ static void ticks_first(void)
 	CHECK_IS(lw_classic_configure(&options), EBUSY);
 }
 
-static void in_process(void (*part)(void))
-{
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(WATCHDOG);
-		part();
-		_exit(0);
-	}
-	CHECK_IS(exit_of(child), 0);
-}
-
 int main(void)
 {
 	alarm(WATCHDOG);

@@ -74,42 +74,35 @@ int main()
 		CHECK(changed.wait_for(held, -1s) == std::cv_status::timeout);
 	}
 	// None of these ends by its time.
-	std::thread teller([&] {
-		std::unique_lock<lw::mutex> held(mutex);
-		std::this_thread::sleep_for(5ms);
-		notified = true;
-		changed.notify_all();
-	});
-	{
-		CHECK(mutex.try_lock_for(for_ever));
-		std::unique_lock<lw::mutex> held(mutex, std::adopt_lock);
-		CHECK(changed.wait_for(held, for_ever, is_notified));
-		notified = false;
-	}
-	teller.join();
-	auto outlasts = [&](auto one, auto other) {
-		std::thread again([&] {
+	auto outlasts = [&](auto lock, auto wait) {
+		std::thread teller([&] {
 			std::unique_lock<lw::mutex> held(mutex);
 			std::this_thread::sleep_for(5ms);
 			notified = true;
 			changed.notify_all();
 		});
-		CHECK(mutex.try_lock_until(one));
+		CHECK(lock());
 		{
 			std::unique_lock<lw::mutex> held(mutex, std::adopt_lock);
-			CHECK(changed.wait_until(held, other, is_notified));
+			CHECK(wait(held));
 			notified = false;
 		}
-		again.join();
+		teller.join();
 	};
-	outlasts(std::chrono::steady_clock::time_point::max(), std::chrono::system_clock::time_point::max());
+	outlasts([&] { return mutex.try_lock_for(for_ever); },
+		 [&](auto &held) { return changed.wait_for(held, for_ever, is_notified); });
+	auto times_outlast = [&](auto one, auto other) {
+		outlasts([&] { return mutex.try_lock_until(one); },
+			 [&](auto &held) { return changed.wait_until(held, other, is_notified); });
+	};
+	times_outlast(std::chrono::steady_clock::time_point::max(), std::chrono::system_clock::time_point::max());
 	// Such times do not fit in the nanoseconds of their clock.
 	using hours = std::chrono::time_point<std::chrono::system_clock, std::chrono::hours>;
 	using years = std::chrono::time_point<stopped_clock, std::chrono::duration<long, std::ratio<31556952>>>;
 	using doubles = std::chrono::time_point<std::chrono::system_clock, std::chrono::duration<double>>;
 	const auto in_300_years = hours(std::chrono::hours(2700000));
-	outlasts(in_300_years, hours::max());
-	outlasts(years::max(), doubles::max());
+	times_outlast(in_300_years, hours::max());
+	times_outlast(years::max(), doubles::max());
 	{
 		std::unique_lock<lw::mutex> held(mutex);
 		CHECK(!changed.wait_until(held, hours::min(), is_notified));

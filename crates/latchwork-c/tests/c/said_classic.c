@@ -17,17 +17,6 @@ static struct lw_classic_options options;
 static struct lw_classic_scheduler schedulers[33];
 static rtems_id queue;
 
-static void in_process(void (*part)(void))
-{
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(WATCHDOG);
-		part();
-		_exit(0);
-	}
-	CHECK_IS(exit_of(child), 0);
-}
-
 static void make_queue(uint32_t count, size_t size)
 {
 	CHECK_IS(rtems_message_queue_create(NAME, count, size, RTEMS_FIFO, &queue), OK);
