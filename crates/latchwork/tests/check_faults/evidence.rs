@@ -8,6 +8,7 @@ use crate::run::{Row, Tasks, fault, harmless, thread};
 use latchwork::check::{Checked, Rule};
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{Mutex, Protocol, WaitWake};
+use latchwork_testkit::Child;
 use std::sync::Barrier;
 use std::thread::scope;
 use std::time::Duration;
@@ -104,6 +105,16 @@ fn one_task() -> Vec<Row> {
                         nest(&b, &a, ["b", "a"]);
                     }),
                 ]);
+            },
+        ),
+        one(
+            "one task, which is copied by a fork in between",
+            TWO,
+            || {
+                let [a, b] = ["a", "b"].map(plain);
+                in_turn(&[("two", &|| touch(&[&a, &b]))]);
+                nest(&a, &b, ["a", "b"]);
+                Child::fork(|| nest(&b, &a, ["b", "a"])).succeed();
             },
         ),
         fault(

@@ -58,6 +58,13 @@ fn order_rows() -> Vec<Row> {
             let [a, b, g] = ["a", "b", "g"].map(plain);
             in_turn(&[&|| nest(&[&g, &a, &b]), &|| nest(&[&g, &b, &a])]);
         }),
+        harmless("two orders under the last of many gates", || {
+            let [a, b] = ["a", "b"].map(plain);
+            let gates: [_; 10] = std::array::from_fn(|_| plain("g"));
+            let mut all: Vec<&Plain> = gates.iter().collect();
+            all.extend([&a, &b]);
+            in_turn(&[&|| nest(&all), &|| nest(&[&gates[9], &b, &a])]);
+        }),
         harmless("two orders under one gate that was tried", || {
             let [a, b, g] = ["a", "b", "g"].map(plain);
             let gated = |locks: &[&Plain]| {

@@ -29,6 +29,19 @@ pub fn nest<P: Make>(first: &Checked<P>, second: &Checked<P>, names: [&str; 2]) 
     }
 }
 
+/// The same while the gate is held.
+fn gated(
+    gate: &Checked<WaitWake>,
+    first: &Checked<WaitWake>,
+    second: &Checked<WaitWake>,
+    names: [&str; 2],
+) {
+    let _ = gate.acquire();
+    nest(first, second, names);
+    // SAFETY: taken.
+    unsafe { gate.release() };
+}
+
 /// Takes each by itself.
 pub fn touch(locks: &[&Checked<WaitWake>]) {
     for lock in locks {
@@ -108,15 +121,41 @@ fn single_rows() -> Vec<Row> {
             TWO,
             || {
                 let [a, b, g, h] = ["a", "b", "g", "h"].map(plain);
-                let gated = |gate: &Checked<WaitWake>, first, second, names| {
-                    let _ = gate.acquire();
-                    nest(first, second, names);
-                    // SAFETY: taken.
-                    unsafe { gate.release() };
-                };
                 in_turn(&[
                     ("one", &|| gated(&g, &a, &b, ["a", "b"])),
                     ("two", &|| gated(&h, &b, &a, ["b", "a"])),
+                ]);
+            },
+        ),
+        fault(
+            "two orders, gates that were at one address one after the other",
+            Rule::OneOrder,
+            TWO,
+            || {
+                let [a, b, mut gate] = ["a", "b", "g"].map(plain);
+                for (name, first, second, names) in
+                    [("one", &a, &b, ["a", "b"]), ("two", &b, &a, ["b", "a"])]
+                {
+                    in_turn(&[(name, &|| gated(&gate, first, second, names))]);
+                    gate = plain("h");
+                }
+            },
+        ),
+        fault(
+            "two orders, one of them under more gates than are kept",
+            Rule::OneOrder,
+            TWO,
+            || {
+                let [a, b] = ["a", "b"].map(plain);
+                let many: [_; 12] = std::array::from_fn(|_| plain("g"));
+                in_turn(&[
+                    ("one", &|| {
+                        many.iter().for_each(|gate| _ = gate.acquire());
+                        nest(&a, &b, ["a", "b"]);
+                        // SAFETY: taken.
+                        many.iter().for_each(|gate| unsafe { gate.release() });
+                    }),
+                    ("two", &|| nest(&b, &a, ["b", "a"])),
                 ]);
             },
         ),

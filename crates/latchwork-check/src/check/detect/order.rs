@@ -36,7 +36,8 @@
 //! *Bounds:* nodes and edges grow without moving ([`store`]), up to two million of each, as far as there is memory. The
 //! nodes and edges of locks that no longer exist are recycled (`order/recycle.rs`) before more memory is taken. If
 //! there is no room left, further orders are not checked, which is reported once, and counted. A search visits at most
-//! 20,000 edges, and all searches together visit at most a million, plus 64 for each search.
+//! 20,000 edges, and all searches together visit at most a million, plus 64 for each search. An edge keeps up to eight
+//! gates; one that had more each time counts as excluded from every edge that has a gate.
 //!
 //! *Fork:* the graph is copied. If another thread was changing it at that moment, the child rebuilds it from its nodes
 //! and edges; an edge that was being entered is either whole or absent. *Death:* the graph belongs to one process and
@@ -51,8 +52,8 @@ use crate::atomic::{Ordering, fence};
 use crate::check::record::board;
 use crate::check::record::layout::Entry;
 use crate::check::record::order_graph::graph::{
-    ASKED, Edge, GRAPH, HELD_COMMON, READ_GATE, SPLIT, SPLITS, WANTED_COMMON, count_task,
-    is_common, node_of,
+    ASKED, Edge, GATE_GENERATION, GATES, GRAPH, HELD_COMMON, MANY_GATES, READ_GATE, SPLIT, SPLITS,
+    WANTED_COMMON, count_task, is_common, node_of,
 };
 use crate::check::record::own::{CHAINS, HeldEntry, Own};
 use crate::hook::record::{READS, pack};
@@ -196,6 +197,13 @@ fn split(one: &Entry, other: &Entry) {
     }
 }
 
+/// The lock as a gate.
+fn gate_of(held: &HeldEntry) -> u64 {
+    let generation = |entry: &Entry| entry.generation.load(Ordering::Relaxed);
+    let generation = held.entry.map_or(0, generation);
+    held.address as u64 | u64::from(generation) << GATE_GENERATION
+}
+
 /// An edge that may be new.
 struct New {
     from: u32,
@@ -220,8 +228,13 @@ impl New {
         let beside = own.locks().filter(is_beside);
         let alone = beside.clone().filter(|mine| !mine.reads());
         let read = beside.filter(HeldEntry::reads);
-        let read = read.map(|mine| mine.address as u64 | READ_GATE);
-        alone.map(|mine| mine.address as u64).chain(read)
+        let read = read.map(|mine| gate_of(&mine) | READ_GATE);
+        alone.map(|mine| gate_of(&mine)).chain(read)
+    }
+
+    /// Whether the edge has more gates than fit now, too.
+    fn has_many_gates(&self, own: &Own) -> bool {
+        self.gates(own).nth(GATES).is_some()
     }
 
     /// What remains of a gate, given the locks that the task holds now; 0 for nothing.
@@ -239,6 +252,7 @@ impl New {
         let me = own.task.get();
         let is_known = edge.modes.load(Ordering::Relaxed) & self.modes == self.modes
             && (edge.has_many_tasks() || edge.tasks().any(|task| task == me))
+            && (!edge.has(MANY_GATES) || self.has_many_gates(own))
             && edge.gates.iter().all(|gate| {
                 let gate = gate.load(Ordering::Relaxed);
                 gate == 0 || self.kept(own, gate) == gate
@@ -259,6 +273,12 @@ impl New {
         let mut is_new = known.is_none();
         if is_new {
             self.describe(edge, own);
+        } else if edge.has(MANY_GATES) {
+            // Each of those that are held now may have been held each time. More were not.
+            if !self.has_many_gates(own) {
+                self.record_gates(edge, own);
+                is_new = true;
+            }
         } else {
             for place in &edge.gates {
                 let gate = place.load(Ordering::Relaxed);
@@ -279,6 +299,20 @@ impl New {
         (Some(number), cycle)
     }
 
+    /// Records the gates that are held now, if they fit.
+    fn record_gates(&self, edge: &Edge, own: &Own) {
+        let many = self.has_many_gates(own);
+        let fitting = self.gates(own).filter(|_| !many);
+        let gates = fitting.chain(core::iter::repeat(0));
+        for (place, gate) in edge.gates.iter().zip(gates) {
+            place.store(gate, Ordering::Relaxed);
+        }
+        match many {
+            true => edge.modes.fetch_or(MANY_GATES, Ordering::Relaxed),
+            false => edge.modes.fetch_and(!MANY_GATES, Ordering::Relaxed),
+        };
+    }
+
     /// Describes who made an edge, and how. The edge is free, and gets no other tasks and modes.
     fn describe(&self, edge: &Edge, own: &Own) {
         edge.modes.store(0, Ordering::Relaxed);
@@ -286,10 +320,7 @@ impl New {
             task.store(0, Ordering::Relaxed);
             thread.store(0, Ordering::Relaxed);
         }
-        let gates = self.gates(own).chain(core::iter::repeat(0));
-        for (place, gate) in edge.gates.iter().zip(gates) {
-            place.store(gate, Ordering::Relaxed);
-        }
+        self.record_gates(edge, own);
         let (held, wanted) = (self.mine.address as u64, self.lock.address() as u64);
         edge.held.store(held, self.mine.what, self.mine.site);
         let what = pack(self.lock, self.mode);

@@ -341,7 +341,7 @@ impl Board {
                 for (own, its) in narrow {
                     own.store(its.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
-                // The thread that goes on in the child has another task number there.
+                // Only one of the parent's tasks goes on in the child, and which one is not known here.
                 let task = entry.task.load(Ordering::Relaxed);
                 let task = if task == COMMON { COMMON } else { NO_TASK };
                 own.task.store(task, Ordering::Relaxed);

@@ -253,7 +253,10 @@ impl Own {
         own.process.set(thread::process_id());
         own.made_by.set(made_by);
         own.thread.set(me.tid());
-        own.task.set(TASKS.fetch_add(1, Ordering::Relaxed) + 1);
+        // In the child of a fork the thread keeps its number, by which the copied order graph knows it.
+        if own.task.get() == 0 {
+            own.task.set(TASKS.fetch_add(1, Ordering::Relaxed) + 1);
+        }
         own.index.set(index as u32);
         own.place.set(Some(place));
         own.board.set(board);

@@ -9,8 +9,8 @@
 //! remembers the edges for which it was last wanted and last held ([`Entry::pair`]), and these are marked then. The
 //! lock's node number also gets a flag, so that all threads check their chains with it again.
 //!
-//! In the child of a fork, the task of a lock that one task had taken becomes [`NO_TASK`], since the thread has another
-//! number there.
+//! In the child of a fork, the task of a lock that one task had taken becomes [`NO_TASK`]: it may have been a task that is
+//! not in the child.
 
 use super::search::{OrderCycle, more_important, search};
 use crate::atomic::Ordering;

@@ -12,6 +12,8 @@ use crate::hook::{Lock, Mode, RecordedSite, Site};
 
 /// In a gate, beside its address: the lock was held as one of several readers. (Locks lie at even addresses.)
 pub(crate) const READ_GATE: u64 = 1;
+/// Above the address: the lock's generation, since another lock may have been at the address before.
+pub(crate) const GATE_GENERATION: u32 = 48;
 
 /// How many classes were split so far.
 pub(crate) static SPLITS: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +42,7 @@ pub(crate) fn node_of(entry: &Entry) -> u32 {
 }
 
 pub(crate) const TASKS: usize = 3;
-pub(crate) const GATES: usize = 4;
+pub(crate) const GATES: usize = 8;
 
 /// In [`Node::flags`]: the class is split, its locks are nodes of their own. Its edges no longer count.
 pub(crate) const SPLIT: u32 = 1;
@@ -55,6 +57,9 @@ pub(crate) const ASKED: u32 = 1 << 9;
 pub(crate) const HELD_COMMON: u32 = 1 << 10;
 /// The same for the wanted lock.
 pub(crate) const WANTED_COMMON: u32 = 1 << 11;
+
+/// More gates were held whenever it was made than fit; none is recorded.
+pub(crate) const MANY_GATES: u32 = 1 << 12;
 
 /// A class, or a lock with a node of its own.
 #[repr(C)]
@@ -383,11 +388,15 @@ impl Edge {
     }
 
     /// Whether two tasks cannot make both edges at the same time, because both hold a common gate, one of them
-    /// exclusively.
+    /// exclusively. (If one has more gates than fit, each gate of the other may be among them.)
     pub(crate) fn excludes(&self, other: &Self) -> bool {
         let load = |gate: &AtomicU64| gate.load(Ordering::Relaxed);
         let gates = |edge: &Self| edge.gates.each_ref().map(load);
         let theirs = gates(other);
+        let is_gated = |edge: &Self| edge.has(MANY_GATES) || gates(edge) != [0; GATES];
+        if self.has(MANY_GATES) && is_gated(other) || other.has(MANY_GATES) && is_gated(self) {
+            return true;
+        }
         let excludes = |mine: u64| {
             let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
             let same = theirs.iter().find(is_it);
