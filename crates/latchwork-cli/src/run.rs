@@ -126,6 +126,10 @@ impl Heal {
     }
 }
 
+/// The libraries that are loaded into programs.
+const PRELOAD: &str = "liblatchwork_preload.so";
+const CHECK: &str = "liblatchwork_preload_check.so";
+
 /// Why a program was not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -166,9 +170,9 @@ impl Error {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let name = if args.check {
-        "liblatchwork_preload_check.so"
+        CHECK
     } else if args.mutex.is_some() || args.heal.is_some() {
-        "liblatchwork_preload.so"
+        PRELOAD
     } else {
         return Err(Error::NothingToDo);
     };
@@ -176,11 +180,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let path = program::find(&args.program[0])?;
     let first = program::check(&path)?;
     let library = library(name)?;
+    let (others, ours) = inherited();
     let mut command = Command::new(&path);
     command
         .arg0(&args.program[0])
         .args(&args.program[1..])
-        .env("LD_PRELOAD", with_others(first, &library));
+        .env("LD_PRELOAD", with_others(first, &library, others));
+    for ours in ours {
+        for variable in ours.variables {
+            command.env_remove(variable);
+        }
+    }
     if let Some(mutex) = args.mutex {
         command.env("LATCHWORK_MUTEX", mutex.name());
     }
@@ -285,9 +295,42 @@ fn library(name: &'static str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The value of `LD_PRELOAD`: the library, behind the one that must be first, then the caller's own list.
-fn with_others(first: Option<OsString>, library: &Path) -> OsString {
-    let others = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty());
+/// One of the two libraries, and the variables that it reads.
+struct Ours {
+    name: &'static str,
+    variables: &'static [&'static str],
+}
+
+const OURS: [Ours; 2] = [
+    Ours {
+        name: CHECK,
+        variables: &["LATCHWORK_CHECK", "LATCHWORK_SUMMARY"],
+    },
+    Ours {
+        name: PRELOAD,
+        variables: &["LATCHWORK_MUTEX", "LATCHWORK_HEAL"],
+    },
+];
+
+/// The caller's list of libraries to load, without those of a run that this one is within; and these. Both libraries keep
+/// data in the unused bytes of a mutex, so a program has one of them.
+fn inherited() -> (Vec<OsString>, Vec<&'static Ours>) {
+    let list = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let entries = list.as_bytes().split(|byte| b" :".contains(byte));
+    let mut ours = Vec::new();
+    let mut others = Vec::new();
+    for entry in entries.filter(|entry| !entry.is_empty()).map(OsStr::from_bytes) {
+        let name = Path::new(entry).file_name();
+        match OURS.iter().find(|ours| name == Some(OsStr::new(ours.name))) {
+            Some(library) => ours.push(library),
+            None => others.push(entry.to_owned()),
+        }
+    }
+    (others, ours)
+}
+
+/// The value of `LD_PRELOAD`: the library, behind the one that must be first, then the others.
+fn with_others(first: Option<OsString>, library: &Path, others: Vec<OsString>) -> OsString {
     let list = first.into_iter().chain([library.into()]).chain(others);
     list.collect::<Vec<_>>().join(OsStr::new(":"))
 }

@@ -33,6 +33,25 @@ fn the_status_and_the_output_are_the_programs_own() {
     }
 }
 
+/// Both libraries would keep data in the same bytes of a mutex.
+#[test]
+fn a_run_within_a_run_replaces_it() {
+    let own = command();
+    let own = own.get_program().to_str().unwrap();
+    let show = "echo \"$LD_PRELOAD,$LATCHWORK_MUTEX,$LATCHWORK_CHECK\"";
+    for (outer, inner, kept) in [
+        ("--mutex=pi", "--check", "_check.so,,on"),
+        ("--check", "--mutex=pi", "_preload.so,pi,"),
+        ("--mutex=tp", "--mutex=pi", "_preload.so,pi,"),
+    ] {
+        let inner = [own, "run", inner, "--quiet", "--", "sh", "-c", show];
+        let output = run(&[&[outer, "--quiet", "--"], &inner[..]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_one = said.matches("liblatchwork").count() == 1;
+        assert!(is_one && said.trim_end().ends_with(kept), "{said}");
+    }
+}
+
 #[test]
 fn the_summary_at_the_end_can_be_switched_off() {
     // It leaves by the front door, with standard error open.

@@ -257,7 +257,7 @@ unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
 }
 
 /// # Safety
-/// As for `pthread_mutex_clocklock`; `until` points to a time.
+/// As for `pthread_mutex_clocklock`; `until` is null, or points to a time.
 unsafe fn lock_until(
     mutex: *mut Mutex,
     clock: clockid_t,
@@ -266,6 +266,14 @@ unsafe fn lock_until(
 ) -> c_int {
     // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
+    // A call that need not wait does not need a time.
+    if until.is_null() {
+        // SAFETY: by the caller's contract.
+        return match unsafe { try_lock(mutex) } {
+            libc::EBUSY => libc::EINVAL,
+            result => result,
+        };
+    }
     // SAFETY: by the contract `until` points to a time.
     let until = || Until::new(clock, unsafe { *until });
     if here.purpose() == Use::Other {

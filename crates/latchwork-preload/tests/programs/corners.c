@@ -209,6 +209,7 @@ static void *lock_it(void *released) {
     CHECK(pthread_mutex_lock(released) == 0);
     return released;
 }
+static struct timespec *volatile no_time;
 static void goes_on(pthread_mutex_t *it) {
     struct timespec past = {.tv_sec = 1};
     CHECK(pthread_mutex_trylock(it) == 0);
@@ -217,6 +218,9 @@ static void goes_on(pthread_mutex_t *it) {
     CHECK(pthread_mutex_destroy(it) == EBUSY);
     CHECK(pthread_mutex_unlock(it) == 0);
     CHECK(pthread_mutex_timedlock(it, &past) == 0);
+    CHECK(pthread_mutex_unlock(it) == 0);
+    /* The time is not read if the call need not wait. */
+    CHECK(pthread_mutex_timedlock(it, no_time) == 0);
     CHECK(pthread_mutex_unlock(it) == 0);
     inside = 0;
     many();
