@@ -319,7 +319,10 @@ fn inherited() -> (Vec<OsString>, Vec<&'static Ours>) {
     let entries = list.as_bytes().split(|byte| b" :".contains(byte));
     let mut ours = Vec::new();
     let mut others = Vec::new();
-    for entry in entries.filter(|entry| !entry.is_empty()).map(OsStr::from_bytes) {
+    for entry in entries
+        .filter(|entry| !entry.is_empty())
+        .map(OsStr::from_bytes)
+    {
         let name = Path::new(entry).file_name();
         match OURS.iter().find(|ours| name == Some(OsStr::new(ours.name))) {
             Some(library) => ours.push(library),

@@ -9,7 +9,7 @@
 //! | kind | recognised by |
 //! | --- | --- |
 //! | end of a thread | the word is the ID of a thread of the process, and that is the expected value |
-//! | pthread mutex | owner at +8, kind at +16, both in agreement with word and call |
+//! | pthread mutex | owner at +8, kind at +16, both in agreement with word and call; also one that `run --mutex` has replaced |
 //! | robust mutex of this library | the same shape, with the state at +4 and no owner at +8 |
 //! | word with an owner | the call is one by which the kernel passes words on, or the word names a thread and has the waiters bit |
 //! | pthread condition variable | counts of waiters and the sequence, before the word |
@@ -33,6 +33,11 @@ const CEILING: u32 = 64;
 const PROCESS_SHARED: u32 = 128;
 /// All valid bits of a kind, elision included.
 const KIND: u32 = 0x3ff;
+/// Flags in the kind of a mutex that `run --mutex` has replaced; the latter says that another word is its lock.
+const REPLACED: u32 = 0x400 | SECOND_WORD;
+const SECOND_WORD: u32 = 0x800;
+/// Where that word lies.
+const SECOND: u64 = 24;
 /// The bits in which a robust lock of this library says what becomes of it when its thread ends.
 const AT_END: u32 = 0x1c00;
 /// The size of a pthread mutex in bytes.
@@ -231,6 +236,7 @@ pub(crate) fn classify(
             }
             let robust = sleep.expected & WAITERS != 0;
             let mutex = pthread_mutex(at, sleep.private, memory, is_thread)
+                .or_else(|| by_second_word(sleep, memory, is_thread))
                 .filter(|found| matches!(found.kind, Kind::Pthread { robust: r, inherit: false, .. } if r == robust));
             if let Some(found) = mutex {
                 return found;
@@ -303,7 +309,10 @@ fn pthread_mutex(
     let (word, owner, kind) = (u32_at(&bytes, 0), u32_at(&bytes, 8), u32_at(&bytes, 16));
     let (robust, inherit, ceiling) = (kind & ROBUST != 0, kind & INHERIT != 0, kind & CEILING != 0);
     let by_kernel = robust || inherit;
-    if kind & !KIND != 0
+    // A replaced mutex is a plain one.
+    let is_plain = kind & (ROBUST | INHERIT | CEILING | PROCESS_SHARED) == 0;
+    let known = if is_plain { KIND | REPLACED } else { KIND };
+    if kind & !known != 0
         || (inherit && ceiling)
         || (!robust && private != (kind & PROCESS_SHARED == 0))
     {
@@ -336,6 +345,18 @@ fn pthread_mutex(
         owner: tid,
         role: Role::Exclusive,
     })
+}
+
+/// A replaced mutex whose lock is another word.
+fn by_second_word(
+    sleep: &Sleep,
+    memory: &Memory,
+    is_thread: &dyn Fn(u32) -> bool,
+) -> Option<Classified> {
+    let base = sleep.address.checked_sub(SECOND)?;
+    let kind = memory.u32(base.checked_add(16)?)?;
+    let mutex = pthread_mutex(base, sleep.private, memory, is_thread);
+    mutex.filter(|_| kind & SECOND_WORD != 0)
 }
 
 /// Whether the number is a possible thread ID.
@@ -447,54 +468,4 @@ fn semaphore(sleep: &Sleep, memory: &Memory) -> Option<Classified> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use latchwork_testkit::Seed;
-
-    /// For arbitrary bytes around a word, and an arbitrary call, the functions return some result.
-    #[test]
-    fn any_bytes_are_classified() {
-        let memory = Memory::of(std::process::id()).unwrap();
-        let mut random = Seed::announced().rng(0);
-        let mut bytes = vec![0u8; 256];
-        for round in 0..20_000u32 {
-            // Small numbers are more similar to locks than large ones.
-            for word in bytes.chunks_exact_mut(4) {
-                let value = random.u32(..) >> random.u32(..32) & !random.u32(..);
-                word.copy_from_slice(&value.to_ne_bytes());
-            }
-            let begin = bytes.as_ptr().addr() as u64;
-            let calls = [Call::Wait, Call::WaitMany, Call::LockPi, Call::RequeuePi];
-            let sleep = Sleep {
-                address: begin + u64::from(random.u8(..128)),
-                call: calls[round as usize % calls.len()],
-                private: random.bool(),
-                expected: random.u32(..) >> random.u32(..32),
-                is_limited: random.bool(),
-            };
-            let found = classify(&sleep, &memory, &|tid| tid % 2 == 0);
-            assert!((begin - 64..begin + 256).contains(&found.base), "{found:?}");
-            let _ = classify_held(sleep.address, &memory);
-        }
-    }
-
-    #[test]
-    fn unmapped_addresses_are_plain_words() {
-        let memory = Memory::of(std::process::id()).unwrap();
-        for address in [0, 1, 4096, 1 << 47, u64::MAX - 8, u64::MAX] {
-            let sleep = Sleep {
-                address,
-                call: Call::Wait,
-                private: true,
-                expected: 1,
-                is_limited: false,
-            };
-            let found = classify(&sleep, &memory, &|_| true);
-            assert_eq!(
-                (found.kind, found.owner),
-                (Kind::Word, None),
-                "{address:#x}"
-            );
-        }
-    }
-}
+mod tests;

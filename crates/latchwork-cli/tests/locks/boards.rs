@@ -1,4 +1,4 @@
-//! What checked programs publish on their boards.
+//! Programs into which the command has loaded a library: what checked ones publish on their boards, and replaced mutexes.
 
 use super::actor::{Actor, c_program};
 use super::common::{run, stdout};
@@ -18,6 +18,20 @@ fn a_static_of_a_checked_program_has_the_name_of_its_symbol() {
     let waited = look.task("ada")["waits_for"][0].as_u64().unwrap();
     let lock = &look.0["locks"][waited as usize];
     assert_eq!(lock["name"], "hang:second", "{lock:#}");
+}
+
+#[test]
+fn replaced_mutexes_are_shown_with_their_owners() {
+    let Some((program, _folder)) = c_program() else {
+        return;
+    };
+    for kind in ["--mutex=tp", "--mutex=wait-wake"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_latchwork"));
+        command.args(["run", kind, "--quiet", "--"]).arg(&program);
+        let actor = Actor::start(command);
+        let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
+        assert_eq!(look.cycles(), [["ada", "bob"]], "{kind}");
+    }
 }
 
 #[test]
