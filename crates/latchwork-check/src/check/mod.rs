@@ -66,7 +66,8 @@
 //!
 //! `one-order` needs as many tasks as there are contradictory orders, and locks that at least two tasks have acquired.
 //! `one-task-order` is the same for orders that a single task has made: a second task that did the same could deadlock
-//! with it, but perhaps none ever does. Such a finding is only [suspected](Confidence::Suspected). It counts as a
+//! with it, but perhaps none ever does. Such a finding is only [suspected](Confidence::Suspected). So is one of `one-order`
+//! whose tasks have taken different locks that were made in one place: perhaps they are never the same ones. It counts as a
 //! finding (`fatal` aborts at it); the word `without=one-task-order`, or [`leave_out`], leaves all of them out.
 //!
 //! Events have no rule: a task may send them to itself, in a signal handler. Wait-for cycles are followed through all

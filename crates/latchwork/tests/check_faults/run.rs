@@ -16,6 +16,7 @@ pub struct Row {
     pub name: String,
     body: fn(),
     expected: Option<(Rule, Tasks)>,
+    confidence: Option<Confidence>,
 }
 
 /// A fault: the rule, and the tasks. A program that hangs is killed when that was found.
@@ -24,6 +25,19 @@ pub fn fault(name: impl Into<String>, rule: Rule, tasks: Tasks, body: fn()) -> R
         name: name.into(),
         body,
         expected: Some((rule, tasks)),
+        confidence: match rule {
+            Rule::OneOrder => Some(Confidence::Follows),
+            Rule::OneTaskOrder => Some(Confidence::Suspected),
+            _ => None,
+        },
+    }
+}
+
+/// The same, for an order that is only suspected.
+pub fn suspected(name: impl Into<String>, tasks: Tasks, body: fn()) -> Row {
+    Row {
+        confidence: Some(Confidence::Suspected),
+        ..fault(name, Rule::OneOrder, tasks, body)
     }
 }
 
@@ -33,6 +47,7 @@ pub fn harmless(name: impl Into<String>, body: fn()) -> Row {
         name: name.into(),
         body,
         expected: None,
+        confidence: None,
     }
 }
 
@@ -79,12 +94,15 @@ fn reporter(finding: &Finding) {
         format!("\t{}{elsewhere}\t{holds}\t{asks}", task.name)
     };
     let tasks: String = finding.tasks.iter().map(task).collect();
-    let sure = finding.confidence == Confidence::Seen;
+    let confidence = finding.confidence;
     let released = finding.released.map_or(String::new(), |released| {
         let how = if released.by_guard { "guard" } else { "call" };
         format!("{how} {}", released.at)
     });
-    say(&format!("F\t{}\t{sure}\t{released}{tasks}\n", finding.rule));
+    say(&format!(
+        "F\t{}\t{confidence:?}\t{released}{tasks}\n",
+        finding.rule
+    ));
 }
 
 /// Runs something that breaks a rule, without a report.
@@ -98,6 +116,7 @@ pub fn unreported(body: impl FnOnce()) {
 #[derive(Debug)]
 struct Seen {
     rule: String,
+    confidence: String,
     /// How and where the lock had been released.
     released: String,
     tasks: Vec<SeenTask>,
@@ -114,7 +133,7 @@ impl Seen {
     fn parse(line: &str) -> Self {
         let mut fields = line.split('\t').map(str::to_owned);
         let mut next = || fields.next().unwrap_or_default();
-        let (rule, _sure, released) = (next(), next(), next());
+        let (rule, confidence, released) = (next(), next(), next());
         let rest: Vec<String> = fields.collect();
         let tasks = rest.chunks(5).map(|task| SeenTask {
             name: task[0].clone(),
@@ -123,6 +142,7 @@ impl Seen {
         });
         Self {
             rule,
+            confidence,
             released,
             tasks: tasks.collect(),
         }
@@ -235,6 +255,10 @@ impl Row {
             {
                 if !first.names(tasks) {
                     return Err(format!("wrong tasks or locks: {first:?}"));
+                }
+                let confidence = self.confidence.map(|confidence| format!("{confidence:?}"));
+                if confidence.is_some_and(|confidence| confidence != first.confidence) {
+                    return Err(format!("wrong confidence: {first:?}"));
                 }
                 let is_named = tasks.iter().all(|task| task.1 != "?" && task.2 != "?");
                 match first.strange_places(marks).next().filter(|_| is_named) {

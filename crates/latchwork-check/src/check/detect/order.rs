@@ -16,6 +16,9 @@
 //! | the locks are of one class, and each task takes only its own | each edge keeps whether a lock at its ends was *common*, that is, taken by at least two tasks; each place of the cycle needs a common lock on both edges |
 //! | another lock had the same address before | a node ends with its lock; if the end of the lock was not reported, the next lock gets a node of its own |
 //!
+//! *Other locks of a class.* If the tasks of a cycle have taken different locks of a class, the deadlock is only suspected:
+//! the class may contain locks that have nothing to do with each other, such as all that a wrapper of the lock call takes.
+//!
 //! *One task so far.* A cycle whose edges were all made by one task may be harmless, or be the fault of a program whose
 //! other tasks have not run yet. It breaks a rule of its own, [`OneTaskOrder`](crate::check::Rule::OneTaskOrder), which
 //! has less confidence. It is reported if three conditions hold. The very same locks form the cycle (for a class: those

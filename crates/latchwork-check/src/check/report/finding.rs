@@ -111,7 +111,8 @@ pub enum Confidence {
     Follows,
     /// It was observed, and lasts unless a task releases a lock that another one holds, which locks of this kind allow.
     Assumed,
-    /// It would follow if another task did the same as the observed one. Perhaps none ever does.
+    /// It would follow if another task did the same as the observed one, or if two locks that were made in one place were the
+    /// same one. Perhaps that never happens.
     Suspected,
 }
 
@@ -199,6 +200,9 @@ impl fmt::Display for Finding {
             Confidence::Follows => "the breach follows from observed events",
             Confidence::Assumed => {
                 "the breach was observed; the deadlock ends only if a task releases a lock that another task holds"
+            }
+            Confidence::Suspected if rule == Rule::OneOrder => {
+                "a deadlock is suspected: it is possible if the locks that were made in one place can be the same lock"
             }
             Confidence::Suspected => {
                 "a deadlock is suspected: it is possible if a second task takes these locks, too"

@@ -334,9 +334,10 @@ fn report_cycle<'f>(
 
 /// Locks were taken in more than one order.
 pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
-    let (rule, confidence) = match cycle.is_of_one_task {
-        true => (Rule::OneTaskOrder, Confidence::Suspected),
-        false => (Rule::OneOrder, Confidence::Follows),
+    let (rule, confidence) = match (cycle.is_of_one_task, cycle.is_of_same_locks) {
+        (true, _) => (Rule::OneTaskOrder, Confidence::Suspected),
+        (false, false) => (Rule::OneOrder, Confidence::Suspected),
+        (false, true) => (Rule::OneOrder, Confidence::Follows),
     };
     report(rule, confidence, |finding| {
         let process = ProcessId::here(own.identity().0);
@@ -365,13 +366,17 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
             let _ = write!(summary, "{arrow}{}", holds.lock.name);
         }
         let count = tasks.len();
-        finding.note = match cycle.is_of_one_task {
-            true => Text::new(format_args!(
+        finding.note = match (cycle.is_of_one_task, cycle.is_of_same_locks) {
+            (true, _) => Text::new(format_args!(
                 "so far, one task has taken these locks in {count} contradictory orders. A second task could take them in \
                  one order while the first takes them in another: the tasks hold no further lock that excludes this, \
                  and the locks are not all taken for reading"
             )),
-            false => Text::new(format_args!(
+            (false, false) => Text::new(format_args!(
+                "{count} different tasks have taken locks that were made in these places in contradictory orders, but \
+                 not always the same locks. They hold no further lock that excludes a deadlock"
+            )),
+            (false, true) => Text::new(format_args!(
                 "{count} different tasks have taken these locks in contradictory orders. The tasks can do so at the same \
                  time: they hold no further lock that excludes this, and the locks are not all taken for reading"
             )),

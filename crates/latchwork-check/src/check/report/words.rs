@@ -11,7 +11,9 @@ use crate::check::record::process::ProcessId;
 use crate::check::record::remote_board;
 use crate::check::record::rule::Rule;
 use crate::check::record::sites::hash;
-use crate::check::report::finding::{Finding, LockText, PlaceText, Released, TaskText, Use};
+use crate::check::report::finding::{
+    Confidence, Finding, LockText, PlaceText, Released, TaskText, Use,
+};
 use crate::hook::{Held, Lock, Mode, RecordedSite};
 use crate::sys::{clock, introspect, thread};
 use core::fmt::Write;
@@ -250,7 +252,11 @@ pub(crate) fn id_of(finding: &Finding) -> u64 {
         holds.wrapping_mul(31) ^ wants
     };
     let ids = finding.tasks.iter().map(of_task);
-    hash(finding.rule.name().as_bytes()) ^ ids.fold(0_u64, u64::wrapping_add)
+    // An order that was only suspected may still be observed.
+    let is_suspected =
+        finding.rule == Rule::OneOrder && finding.confidence == Confidence::Suspected;
+    let confidence = u64::from(is_suspected);
+    hash(finding.rule.name().as_bytes()) ^ confidence ^ ids.fold(0_u64, u64::wrapping_add)
 }
 
 /// Adds the calling task's stack, without the checker's own frames.

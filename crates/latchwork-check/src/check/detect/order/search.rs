@@ -42,6 +42,8 @@ pub(crate) struct OrderCycle {
     length: usize,
     /// Whether one task has made all of them.
     pub(crate) is_of_one_task: bool,
+    /// Whether the very same locks form it. If not, two locks of a class do not have to be the same one ever.
+    pub(crate) is_of_same_locks: bool,
 }
 
 impl OrderCycle {
@@ -194,6 +196,7 @@ impl Search {
             tasks: [0; LONGEST],
             length,
             is_of_one_task: false,
+            is_of_same_locks: self.is_of_same_locks(length),
         };
         let is_of_common = |(edge, next): (&Edge, &Edge)| self.is_of_common(edge, next);
         if self.pairs(length).all(is_of_common) && self.assign(&mut cycle.tasks[..length], 0) {
@@ -222,18 +225,22 @@ impl Search {
                 && (next.has(HELD_COMMON) || is_common_now(&next.held.lock))
     }
 
+    /// Whether the very same locks form the cycle: for a class, those with which its edges were first made.
+    fn is_of_same_locks(&self, length: usize) -> bool {
+        let load = |address: &AtomicU64| address.load(Ordering::Relaxed);
+        self.pairs(length).all(|(edge, next)| {
+            self.graph.is_single(edge.ends().1) || load(&edge.wanted.lock) == load(&next.held.lock)
+        })
+    }
+
     /// A task that has made all edges of the path, with the very same locks; see the head of
     /// [`order`](crate::check::detect::order).
     fn only_task(&self, length: usize) -> Option<u32> {
         let edges = || self.edges(length);
-        let load = |address: &AtomicU64| address.load(Ordering::Relaxed);
-        let is_same = |(edge, next): (&Edge, &Edge)| {
-            self.graph.is_single(edge.ends().1) || load(&edge.wanted.lock) == load(&next.held.lock)
-        };
         let is_common = |edge: &&Edge| is_common_now(&edge.held.lock);
         let common = edges().filter(is_common).count();
         let is_plain = edges().all(|edge| edge.has(ASKED))
-            && self.pairs(length).all(is_same)
+            && self.is_of_same_locks(length)
             && (common == 0 || common == length);
         let mut tasks = edges().next()?.tasks();
         tasks.find(|task| is_plain && edges().all(|edge| edge.tasks().any(|one| one == *task)))
