@@ -39,15 +39,16 @@ pub(crate) fn prepare() {
     SEES_FREES.store(sees, Ordering::Relaxed);
 }
 
-/// How much stack the checker needs in addition to what the program requests, since it may have to write a report.
-const REPORT_STACK: usize = 64 << 10;
+/// How much stack a thread gets in addition to what the program requests: more than the checker needs of it, since it searches
+/// and reports on stacks of its own.
+const MORE_STACK: usize = 64 << 10;
 
-/// Enlarges a stack size that the program requests by [`REPORT_STACK`] if it is small, unless the program provides the memory
+/// Enlarges a stack size that the program requests by [`MORE_STACK`] if it is small, unless the program provides the memory
 /// itself.
 ///
 /// # Safety
 /// `attributes` is null, or points to attributes of the caller's, which outlive the result.
-unsafe fn with_report_stack(attributes: *const c_void) -> Option<pthread_attr_t> {
+unsafe fn with_more_stack(attributes: *const c_void) -> Option<pthread_attr_t> {
     let mut attributes = {
         // SAFETY: by the contract. What the copy refers to still belongs to the original, which alone is destroyed.
         unsafe {
@@ -62,9 +63,8 @@ unsafe fn with_report_stack(attributes: *const c_void) -> Option<pthread_attr_t>
     // provides no memory, the stack ends at address 0.
     unsafe {
         libc::pthread_attr_getstack(&raw const attributes, &raw mut begin, &raw mut size);
-        let is_small =
-            (1..2 * REPORT_STACK).contains(&size) && begin.addr().wrapping_add(size) == 0;
-        (is_small && libc::pthread_attr_setstacksize(&raw mut attributes, size + REPORT_STACK) == 0)
+        let is_small = (1..2 * MORE_STACK).contains(&size) && begin.addr().wrapping_add(size) == 0;
+        (is_small && libc::pthread_attr_setstacksize(&raw mut attributes, size + MORE_STACK) == 0)
             .then_some(attributes)
     }
 }
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn pthread_create(
         if start.is_null() {
             return libc::EAGAIN;
         }
-        let with_report_stack = with_report_stack(attributes);
-        let attributes = with_report_stack
+        let with_more_stack = with_more_stack(attributes);
+        let attributes = with_more_stack
             .as_ref()
             .map_or(attributes, |larger| core::ptr::from_ref(larger).cast());
         let result = real::pthread_create(thread, attributes, run, start.cast());

@@ -49,6 +49,8 @@ pub mod namespaces;
 #[cfg(not(loom))]
 pub mod own_record;
 #[cfg(not(loom))]
+pub mod own_stack;
+#[cfg(not(loom))]
 pub mod probe;
 #[cfg(not(loom))]
 pub mod proc_file;

@@ -21,6 +21,13 @@ use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
 
 pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
+    let mut verdict = Verdict::Go;
+    own.on_own_stack(|| verdict = publish(own, lock, mode, timed, site));
+    verdict
+}
+
+/// Publishes the wait, and searches for a cycle.
+fn publish(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     join_region(lock);
     ended_threads::is_wanted(lock);
     let entry = know(own, lock, site);
@@ -81,6 +88,13 @@ pub(crate) fn still_waits(own: &Own) {
 
 /// Reports what is due in a wait.
 fn report(own: &Own, wait: &Wait, due: Due) {
+    let searches = due.searches_processes || due.queues_behind_writers;
+    if searches || due.is_long || due.inversion.is_some() {
+        own.on_own_stack(|| report_due(own, wait, due));
+    }
+}
+
+fn report_due(own: &Own, wait: &Wait, due: Due) {
     if let Some(blocker) = due.inversion {
         findings::inversion(own, wait, &blocker, due.lasted);
     }

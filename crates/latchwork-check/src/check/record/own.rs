@@ -20,7 +20,7 @@ use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;
 use crate::sys::each_thread::each_thread;
 use crate::sys::process_mark::ProcessMark;
-use crate::sys::{board as sys, clock, scheduling, thread};
+use crate::sys::{board as sys, clock, own_stack, scheduling, thread};
 use crate::task::Me;
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -33,6 +33,8 @@ pub(crate) const CHAINS: usize = 256;
 
 /// The size of an [`Own`] in bytes: two pages.
 const BYTES: usize = 8192;
+/// The size of the stack behind it. Pages that are not used need no memory.
+const STACK: usize = 256 << 10;
 
 /// See the head of this file. Zeroed memory belongs to no thread.
 ///
@@ -75,6 +77,8 @@ pub(crate) struct Own {
     /// When the current wait began, in nanoseconds.
     pub(crate) wait_began: Cell<u64>,
     pub(crate) wait: Cell<Option<Wait>>,
+    /// Behind this value in its arena.
+    stack: Cell<Option<NonNull<u8>>>,
 }
 
 const _: () = assert!(size_of::<Own>() <= BYTES);
@@ -228,13 +232,19 @@ impl Own {
             Some(own) if own == UNCHECKED => return None,
             Some(own) => own,
             None => {
-                let own = sys::arena(BYTES).ok()?.cast();
+                let arena = sys::arena(BYTES + STACK).ok()?;
+                // SAFETY: the rest of the arena, which nothing uses yet.
+                unsafe { own_stack::guard(arena.add(BYTES)) };
+                let own = arena.cast();
                 KNOWN.with(|known| known.set(Some(own)));
                 own
             }
         };
+        // SAFETY: within the arena.
+        let stack = unsafe { own.cast::<u8>().add(BYTES) };
         // SAFETY: zeroed memory, which is a valid `Own`, or memory that this thread has initialised.
         let own: &'static Self = unsafe { own.as_ref() };
+        own.stack.set(Some(stack));
         let made_by = ProcessMark::own().map_or(0, ProcessMark::number);
         if own.place.get().is_some() && own.made_by.get() == made_by {
             // The thread record was wiped by something other than a fork of this library.
@@ -270,13 +280,22 @@ impl Own {
         Some(own)
     }
 
+    /// Runs what may need much stack: that of the thread may be small, and be the program's own memory, without a page that
+    /// guards its end. Such calls do not nest.
+    pub(crate) fn on_own_stack(&self, body: impl FnOnce()) {
+        if let Some(stack) = self.stack.get() {
+            // SAFETY: the rest of this thread's arena. The thread is busy, so that no signal handler is in such a call.
+            unsafe { own_stack::on(stack, STACK, body) };
+        }
+    }
+
     /// The thread is not checked for the rest of its life, since locks that it takes from now on are not recorded.
     fn stay_unchecked(&'static self) {
         KNOWN.with(|known| known.set(Some(UNCHECKED)));
         // The parent's `Own` may be in use further up the stack, if the fork happened in a signal handler.
         if self.place.get().is_none() {
             // SAFETY: no pointer to it is left.
-            unsafe { sys::leave_arena(NonNull::from(self).cast(), BYTES) };
+            unsafe { sys::leave_arena(NonNull::from(self).cast(), BYTES + STACK) };
         }
     }
 
@@ -375,7 +394,7 @@ impl Own {
         KNOWN.with(|known| known.set(None));
         core::mem::forget(busy);
         // SAFETY: no pointer to it is left.
-        unsafe { sys::leave_arena(NonNull::from(own).cast(), BYTES) };
+        unsafe { sys::leave_arena(NonNull::from(own).cast(), BYTES + STACK) };
     }
 
     /// The process and thread IDs.

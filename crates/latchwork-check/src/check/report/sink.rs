@@ -10,11 +10,14 @@ use crate::check::report::finding::{Confidence, Finding};
 use crate::check::report::json::Json;
 use crate::check::report::words;
 use crate::sys::cancellation::Undisturbed;
-use crate::sys::{board as memory, introspect};
+use crate::sys::{board as memory, introspect, own_stack};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Room for a finding and its text, which is written in one piece.
-const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
+/// The arena of a report: its stack, the finding, and the text.
+const BYTES: usize = STACK + size_of::<Finding>().next_multiple_of(64) + TEXT;
+/// Pages that are not used need no memory.
+const STACK: usize = 256 << 10;
 const TEXT: usize = 32 << 10;
 
 static REPORTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
@@ -82,7 +85,8 @@ pub(crate) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
     let Ok(room) = memory::arena(BYTES) else {
         return complain(format_args!("no memory to report a breach of {rule}"));
     };
-    let finding = room.cast::<Finding>().as_ptr();
+    // SAFETY: within the arena.
+    let finding = unsafe { room.add(STACK) }.cast::<Finding>().as_ptr();
     // The finding is never built on the stack, which may be small.
     // SAFETY: a fresh arena, large enough and aligned to a page, known only to this function. Zero is a valid value of
     // each field (empty texts and lists, numbers), or the field is stored before it is read.
@@ -92,16 +96,24 @@ pub(crate) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
         (&raw mut (*finding).released).write(None);
         &mut *finding
     };
-    fill(finding);
-    finding.id = words::id_of(finding);
-    if !settings::is_suppressed(finding.id) && is_new(finding.id) {
-        words::add_stack(finding);
-        // SAFETY: the rest of the arena, which nothing else refers to.
-        let text = unsafe {
-            let text = room.add(BYTES - TEXT);
-            core::slice::from_raw_parts_mut(text.as_ptr(), TEXT)
-        };
-        deliver(finding, text);
+    let make = || {
+        fill(finding);
+        finding.id = words::id_of(finding);
+        if !settings::is_suppressed(finding.id) && is_new(finding.id) {
+            words::add_stack(finding);
+            // SAFETY: the rest of the arena, which nothing else refers to.
+            let text = unsafe {
+                let text = room.add(BYTES - TEXT);
+                core::slice::from_raw_parts_mut(text.as_ptr(), TEXT)
+            };
+            deliver(finding, text);
+        }
+    };
+    // The stack of the thread may be small, and be the program's own memory, without a page that guards its end.
+    // SAFETY: the beginning of the arena, which nothing else refers to.
+    unsafe {
+        own_stack::guard(room);
+        own_stack::on(room, STACK, make);
     }
     // SAFETY: nothing refers to the arena any more.
     unsafe { memory::leave_arena(room, BYTES) };

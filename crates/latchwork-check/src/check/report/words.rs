@@ -261,7 +261,7 @@ pub(crate) fn id_of(finding: &Finding) -> u64 {
 
 /// Adds the calling task's stack, without the checker's own frames.
 pub(crate) fn add_stack(finding: &mut Finding) {
-    let mut frames = [0; 24];
+    let mut frames = [0; 64];
     let count = introspect::stack(&mut frames);
     let process = thread::process_id();
     let mut is_ours = true;
