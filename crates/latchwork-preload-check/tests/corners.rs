@@ -72,6 +72,17 @@ fn only_small_stacks_are_enlarged() {
     goes_well("stacks", None);
 }
 
+/// As glibc allows it; the record of the thread that had locked it says too long that it holds the lock.
+#[test]
+fn a_lock_that_another_thread_has_released_is_its_next_owners() {
+    let found = findings("handed_over", None, "");
+    let rules: Vec<_> = found
+        .lines()
+        .map(|line| line.contains("owner-unlocks"))
+        .collect();
+    assert_eq!(rules, [true], "{found}");
+}
+
 #[test]
 fn a_lock_that_only_the_second_attempt_acquires_is_held() {
     let found = findings("ceiling", None, "");

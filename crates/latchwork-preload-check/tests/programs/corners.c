@@ -215,6 +215,29 @@ static void ceiling(void) {
 /* Condition variables of both worlds. */
 static void notified(void) { CHECK(notify_each_way(PTHREAD_PROCESS_PRIVATE) == 0 && notify_each_way(PTHREAD_PROCESS_SHARED) == 0); }
 
+/* A thread releases what another one has locked, and a third one locks it then. */
+static _Atomic int is_taken;
+static void *release_anothers(void *unused) {
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return unused;
+}
+static void *take_for_a_while(void *unused) {
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    is_taken = 1;
+    usleep(100000);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return unused;
+}
+static void handed_over(void) {
+    pthread_t thread;
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_create(&thread, NULL, release_anothers, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, take_for_a_while, NULL) == 0);
+    while (!is_taken) usleep(1000);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0 && pthread_join(thread, NULL) == 0);
+}
+
 /* Objects of a library that was set to work before the checker. */
 static void made_early(void) {
     void (*use)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "use_what_was_made_early");
@@ -224,7 +247,7 @@ static void made_early(void) {
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"unloaded_held", unloaded_held}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling}, {"made_early", made_early},
+        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"unloaded_held", unloaded_held}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling}, {"made_early", made_early}, {"handed_over", handed_over},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

@@ -35,8 +35,9 @@ fn publish(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdic
     own.begin_wait(lock, what, site);
     if lock.kind.has_owner()
         && !lock.traits.contains(Traits::RECURSIVE)
-        && let Some((_, mine)) = own.find(lock.address())
+        && let Some((place, mine)) = own.find(lock.address())
         && (mode == Mode::Exclusive || mine.lock().1 == Mode::Exclusive)
+        && !was_released_by_another(own, lock, place, &mine)
     {
         findings::recursion(own, lock, mode, timed, &mine, site);
         return verdict(timed);
@@ -70,6 +71,21 @@ fn publish(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdic
             Verdict::Go
         }
     }
+}
+
+/// Whether another task has released what the calling task held. If so, the task's record does not say any more that it holds
+/// the lock.
+#[cold]
+fn was_released_by_another(own: &Own, lock: Lock, place: usize, mine: &HeldEntry) -> bool {
+    let is_released = lock.traits.contains(Traits::ANYONE)
+        && mine.lock().1 == Mode::Exclusive
+        && mine
+            .entry
+            .is_some_and(|entry| !Holder::of(lock, entry).is(own));
+    if is_released {
+        own.pop(place);
+    }
+    is_released
 }
 
 /// What to do about a wait that completes a cycle, which may end at a deadline.

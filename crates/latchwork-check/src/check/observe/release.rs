@@ -2,12 +2,13 @@
 
 use super::lookup::{is_known, join_region, know};
 use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::record::board;
 use crate::check::record::holder::Holder;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::record::{settings, totals};
 use crate::check::report::findings;
-use crate::hook::{Lock, Site, Verdict};
+use crate::hook::{Lock, Site, Traits, Verdict};
 use crate::sys::clock;
 use core::fmt;
 
@@ -77,6 +78,11 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
                 (thread, Some(namespace)) => misused(format_args!(
                     "unlocks a lock that thread {thread} of PID namespace {namespace} owns:"
                 )),
+            }
+            if lock.traits.contains(Traits::ANYONE)
+                && let Some(entry) = board::board().and_then(|board| board.lock(lock.address()))
+            {
+                Holder::of(lock, entry).released_by_another();
             }
             Verdict::NotOwner
         }

@@ -61,6 +61,11 @@ impl Holder {
         self.0.store(own.number(), Ordering::Relaxed);
     }
 
+    /// Another task has released it. The record of the one that held it says so still, until that takes the lock again.
+    pub(crate) fn released_by_another(self) {
+        self.0.fetch_or(RELEASED, Ordering::Relaxed);
+    }
+
     /// The place of the task that holds it, or held it last.
     pub(crate) fn place(self) -> Option<usize> {
         let last = self.0.load(Ordering::Relaxed) & !RELEASED;
