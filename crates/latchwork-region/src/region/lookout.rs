@@ -65,6 +65,19 @@ pub(super) const RECHECK: Duration = Duration::from_millis(100);
 /// the number of wake-ups would grow with the number of sleepers.)
 const PER_TASK: Duration = Duration::from_millis(4);
 
+/// The most words of a wait.
+pub(super) const MOST_WORDS: usize = 8;
+
+/// Whether each sleep has room for all life-words, in a region of so many slots.
+pub(super) fn each_watches_all(slots: usize) -> bool {
+    watches_all(slots, MOST_WORDS)
+}
+
+/// Whether a sleep on so many words of its own has room for all life-words.
+pub(super) fn watches_all(used: usize, words: usize) -> bool {
+    used + words < futex::WAIT_MANY_MAX
+}
+
 /// The words by which the sleepers of a region agree on a lookout.
 #[derive(Debug, Default)]
 #[repr(C)]

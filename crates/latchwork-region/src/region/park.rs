@@ -58,7 +58,7 @@
 //! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 #![allow(unsafe_code)]
 
-use super::lookout::{self, NEIGHBOURS, Post, RECHECK, Then};
+use super::lookout::{self, MOST_WORDS, NEIGHBOURS, Post, RECHECK, Then, watches_all};
 use super::task_table::{Life, life_of};
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
@@ -73,8 +73,6 @@ use std::sync::Arc;
 
 /// The longest sleep that watches no task. (`CONTRACT.md` states it.)
 const FIRST_SLEEP: Duration = Duration::from_millis(4);
-/// The most words of a wait.
-const MOST_WORDS: usize = 8;
 
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
@@ -272,16 +270,6 @@ pub(super) static HOOKS: Hooks = Hooks {
         })
     },
 };
-
-/// Whether each sleep has room for all life-words, in a region of so many slots.
-pub(super) fn each_watches_all(slots: usize) -> bool {
-    watches_all(slots, MOST_WORDS)
-}
-
-/// Whether a sleep on so many words of its own has room for all life-words.
-fn watches_all(used: usize, words: usize) -> bool {
-    used + words < futex::WAIT_MANY_MAX
-}
 
 /// The sleep on the words alone; `None`: the task has to check the life-words now. So that a wait with a short deadline
 /// notices deaths, too, that is also so if the deadline has passed.

@@ -28,7 +28,7 @@
 
 use super::heap::{OnDeath, Owner};
 use super::task_table::{Life, Orphans, Slot, life_of};
-use super::{AttachError, Inner, Region, park};
+use super::{AttachError, Inner, Region, lookout};
 use crate::atomic::Ordering;
 use crate::mutex::in_region::RawError;
 use crate::sys::cancellation::Undisturbed;
@@ -221,7 +221,7 @@ impl Inner {
                 ()
             );
             // Once for all that died together. (The number of slots that are used may grow in this moment.)
-            if next == dead.len() && !park::each_watches_all(self.max_tasks()) {
+            if next == dead.len() && !lookout::each_watches_all(self.max_tasks()) {
                 futex::wake(&raw const self.header().deaths, u32::MAX, Sharing::Shared);
             }
             lists_walked &= crate::atomic::unless_disabled!(

@@ -16,6 +16,8 @@
 //! before; and if a lookout is stopped, however short the other sleeps are. And each sleeper learns of a death that another one
 //! has noticed, also if it watches neither the dead task nor who has noticed it.
 
+mod faults;
+
 use crate::explore::{self, Model, Steps};
 
 const TASKS: usize = 4;
@@ -491,32 +493,4 @@ fn two_deaths_are_noticed_in_time_beside_a_successor() {
         ..small
     };
     explore::prove("lookout, two deaths and a successor", &small, &[large]);
-}
-
-#[test]
-fn each_fault_of_a_lookout_is_found() {
-    for (fault, tasks, kills, successors) in [
-        (Fault::ForgetsAge, 3, 1, 0),
-        (Fault::QuitsInSilence, 4, 1, 0),
-        (Fault::IgnoresFreePost, 4, 1, 0),
-        (Fault::ChecksLate, 3, 1, 0),
-        (Fault::IgnoresLookout, 4, 1, 0),
-        (Fault::SweepKeepsPost, 3, 2, 1),
-        (Fault::SleepsForEver, 3, 1, 0),
-        (Fault::TellsWatchersOnly, 4, 1, 0),
-    ] {
-        let twin = Lookout {
-            tasks,
-            // Sleeps that are all shorter than `LIMIT` then notice no death that only a stopped lookout would.
-            stops: u8::from(fault == Fault::ForgetsAge),
-            fault,
-            kills,
-            successors,
-        };
-        let trouble = match fault {
-            Fault::TellsWatchersOnly => UNTOLD,
-            _ => UNSEEN,
-        };
-        explore::expect(&format!("lookout, {fault:?}"), &twin, trouble);
-    }
 }
