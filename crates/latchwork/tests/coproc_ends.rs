@@ -6,7 +6,9 @@ mod coproc_support;
 
 use coproc_support::{Copying as _, children, isolated, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, JoinError, Options, Outcome, Signal, descriptors, reap_ended};
+use latchwork::coproc::{
+    Attributes, JoinError, Options, Outcome, Signal, descriptors, reap_ended, wait_any,
+};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Watchdog};
@@ -259,7 +261,7 @@ fn a_coproc_that_ends_as_its_joiner_falls_asleep_is_noticed() {
             if round % 2 == 0 {
                 coproc.join().unwrap();
             } else {
-                latchwork::coproc::wait_any(&[&coproc], None).unwrap();
+                wait_any(&[&coproc], None).unwrap();
             }
         }
     });
@@ -332,8 +334,12 @@ fn a_thread_joins_where_all_slots_are_taken() {
             let joiners = started.map(|coproc| {
                 scope.spawn(move || {
                     let joined = coproc.join_until(Deadline::after(Duration::from_millis(20)));
+                    let soon = Deadline::after(Duration::from_millis(20));
+                    let ended = wait_any(&[&coproc], Some(soon));
                     waited.fetch_add(1, Ordering::SeqCst);
+                    assert!(matches!(ended, Err(JoinError::TimedOut)), "{ended:?}");
                     assert!(matches!(joined, Err(JoinError::TimedOut)), "{joined:?}");
+                    assert_eq!(wait_any(&[&coproc], None).unwrap(), 0);
                     coproc.join().unwrap().outcome
                 })
             });

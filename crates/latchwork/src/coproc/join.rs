@@ -33,9 +33,6 @@ const JOIN_SPIN: Duration = Duration::from_micros(40);
 /// How long the first sleep lasts, which watches the life-word of one task alone.
 const FIRST_SLEEP: Duration = Duration::from_millis(2);
 
-/// How many words the region's `park` can watch beside the life-words of all tasks.
-const PARK_WORDS: usize = 8;
-
 /// How a coproc ended, and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -242,7 +239,7 @@ impl Coproc {
 
     /// The life-word of its task, and its current value; `None` once the task is gone, in good order or by death, and in
     /// a process that did not spawn it: there the record may be freed.
-    fn life_word(&self) -> Option<(&AtomicU32, u32)> {
+    pub(super) fn life_word(&self) -> Option<(&AtomicU32, u32)> {
         if !self.made_by.is_own() {
             return None;
         }
@@ -250,14 +247,14 @@ impl Coproc {
     }
 
     /// Settles its death, once its task is gone: other tasks may wait for what it held.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         if let Some(task) = self.record.task() {
             let inner = self.record.region.inner();
             crate::atomic::unless_disabled!(JoinSweeps, inner.settle(task), ());
         }
     }
 
-    fn region(&self) -> &crate::region::Region {
+    pub(super) fn region(&self) -> &crate::region::Region {
         &self.record.region
     }
 
@@ -291,6 +288,11 @@ impl Coproc {
             Ended::Signalled { signal, core } => Outcome::Signalled { signal, core },
         });
         Ok(Exit { outcome, usage })
+    }
+
+    /// Whether the calling process has spawned it.
+    pub(super) fn is_own(&self) -> bool {
+        self.made_by.is_own()
     }
 
     /// Returns whether its task is gone before the deadline.
@@ -449,52 +451,5 @@ impl fmt::Debug for Coproc {
             .field("name", &self.name)
             .field("pid", &self.pid)
             .finish_non_exhaustive()
-    }
-}
-
-/// Waits until one of several coprocs has ended; returns its index, for [`Coproc::join`]. (A coproc that became another
-/// program counts as ended: its join may take long.)
-///
-/// # Errors
-/// [`JoinError::TimedOut`] once `deadline` has passed, or at once if `coprocs` is empty and there is no deadline;
-/// [`JoinError::OtherProcess`] if another process has spawned one of them.
-pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize, JoinError> {
-    if !coprocs.iter().all(|coproc| coproc.made_by.is_own()) {
-        return Err(JoinError::OtherProcess);
-    }
-    let Some(first) = coprocs.first() else {
-        deadline.inspect(|it| std::thread::sleep(it.remaining()));
-        return Err(JoinError::TimedOut);
-    };
-    let inner = first.region().inner();
-    let is_here = |coproc: &&Coproc| Arc::ptr_eq(coproc.region().inner(), inner);
-    let one_region = coprocs.iter().all(is_here);
-    let mut lives = Vec::with_capacity(coprocs.len());
-    loop {
-        let deaths = inner.deaths();
-        lives.clear();
-        let mut gone = None;
-        for (index, coproc) in coprocs.iter().enumerate() {
-            // As in `wait_until_gone`.
-            let _ = coproc.region().inner().task();
-            if let Some(life) = coproc.life_word() {
-                lives.push(life);
-            } else {
-                coproc.settle();
-                gone = gone.or(Some(index));
-            }
-        }
-        if gone.is_some() || deadline.is_some_and(Deadline::has_passed) {
-            return gone.ok_or(JoinError::TimedOut);
-        }
-        // Coprocs beyond these, and tasks of other regions, are checked every 10 ms.
-        let watched = &lives[..lives.len().min(PARK_WORDS)];
-        let check = Deadline::after(Duration::from_millis(10));
-        let until = if one_region && watched.len() == lives.len() {
-            deadline
-        } else {
-            Some(deadline.map_or(check, |deadline| deadline.min(check)))
-        };
-        inner.park_watching(inner.task()?, watched, deaths, until);
     }
 }

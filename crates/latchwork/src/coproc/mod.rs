@@ -89,6 +89,7 @@ mod spawn;
 mod supervisor;
 #[cfg(test)]
 mod tests;
+mod wait_any;
 mod zygote;
 
 pub use crate::sys::limits::Usage;
@@ -96,11 +97,12 @@ pub use attributes::{Attributes, Scheduling};
 pub use child::descriptors;
 pub use confine::{FileAccess, SystemCalls};
 pub use error::{JoinError, SpawnError, StartError};
-pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
+pub use join::{Coproc, Exit, KillError, Outcome};
 pub use reap::reap_ended;
 pub use rustix::process::Signal;
 pub use spawn::{Coprocs, Options};
 pub use supervisor::{Event, Happening, Restart, Spec, Supervisor};
+pub use wait_any::wait_any;
 
 use attributes::Attribute;
 use record::{Chain, Ref, Request};

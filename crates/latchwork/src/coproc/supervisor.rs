@@ -247,9 +247,12 @@ impl Supervisor {
         let (indices, running): (Vec<usize>, Vec<&Coproc>) = running.unzip();
         let which = match wait_any(&running, until) {
             Ok(which) => which,
-            Err(JoinError::TimedOut) => return true,
-            // In the child of a fork, for instance: a join says why.
-            Err(_) => 0,
+            // In the child of a fork: the join says so.
+            Err(JoinError::OtherProcess) => {
+                let is_other = |coproc: &&Coproc| !coproc.is_own();
+                running.iter().position(is_other).unwrap_or(0)
+            }
+            Err(_) => return true,
         };
         let child = &mut self.children[indices[which]];
         if let State::Running { is_ending, .. } = &mut child.state {
