@@ -7,13 +7,14 @@ mod coproc_support;
 use coproc_support::{Copying as _, children, isolated, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{
-    Attributes, JoinError, Options, Outcome, Signal, descriptors, reap_ended, wait_any,
+    Attributes, Coproc, Coprocs, JoinError, KillError, Options, Outcome, Signal, descriptors,
+    reap_ended, wait_any,
 };
 use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Watchdog};
 use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::Duration;
 
@@ -349,5 +350,88 @@ fn a_thread_joins_where_all_slots_are_taken() {
                 assert_eq!(joiner.join().unwrap(), Outcome::Returned(7));
             }
         });
+    });
+}
+
+/// Makes a process with the ID of one that was reaped; `None`, and a line, if that cannot be done here.
+fn with_id<T>(pid: u32, make: impl Fn() -> (u32, T), end: impl Fn(T)) -> Option<T> {
+    loop {
+        let last = (pid - 1).to_string();
+        let chosen = std::fs::write("/proc/sys/kernel/ns_last_pid", last);
+        if chosen.is_err() || status_of(pid).is_some() {
+            eprintln!("skipped: the ID of the next process cannot be chosen");
+            return None;
+        }
+        match make() {
+            (made, process) if made == pid => return Some(process),
+            (_, process) => end(process),
+        }
+    }
+}
+
+/// A coproc that became another program, which code of the program's own has reaped.
+fn taken(coprocs: &Coprocs) -> Coproc {
+    let coproc = coprocs.spawn_value(sleep_as_program, 0, &Attributes::new());
+    let coproc = coproc.unwrap();
+    // Before Linux 6.9 only the time of its start tells a process from the next one, in ticks of 10 ms.
+    let tick = Deadline::after(Duration::from_millis(30));
+    // SAFETY: no status is asked for.
+    let reap_any = || unsafe { libc::waitpid(-1, core::ptr::null_mut(), 0) };
+    until(|| reap_any() == coproc.pid().cast_signed());
+    until(|| tick.has_passed());
+    coproc
+}
+
+#[test]
+fn a_coproc_that_was_reaped_is_not_taken_for_the_next_child_with_its_id() {
+    isolated(|| {
+        let region = region();
+        let coprocs = coproc_support::start(&region).unwrap();
+        let is_ended = |sent| matches!(sent, Err(KillError::Ended));
+        let is_taken = |joined| matches!(joined, Err(JoinError::Taken));
+        let soon = || Deadline::after(Duration::from_millis(20));
+        let gone = taken(&coprocs);
+        let make = || {
+            let child = Command::new("sleep").arg("1000").spawn().unwrap();
+            (child.id(), child)
+        };
+        let end = |mut child: std::process::Child| {
+            child.kill().unwrap();
+            child.wait().unwrap().signal()
+        };
+        let Some(child) = with_id(gone.pid(), make, |child| {
+            end(child);
+        }) else {
+            return;
+        };
+        assert!(is_ended(gone.kill(Signal::KILL)));
+        assert!(is_taken(gone.join_until(soon())));
+        assert!(runs(child.id()));
+        // SAFETY: a child of this process.
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+        until(|| !runs(child.id()));
+        drop(gone);
+        reap_ended();
+        assert_eq!(end(child), Some(libc::SIGTERM));
+        // A coproc has no exit signal, unlike that child.
+        let gone = taken(&coprocs);
+        let make = || {
+            let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
+            (coproc.pid(), coproc)
+        };
+        let end = |coproc: Coproc| {
+            coproc.kill(Signal::KILL).unwrap();
+            coproc.join_reaped().unwrap().outcome
+        };
+        let Some(other) = with_id(gone.pid(), make, |other| {
+            end(other);
+        }) else {
+            return;
+        };
+        assert!(is_ended(gone.kill(Signal::KILL)));
+        assert!(is_taken(gone.join()));
+        reap_ended();
+        let outcome = end(other);
+        assert!(matches!(outcome, Outcome::Signalled { .. }), "{outcome:?}");
     });
 }

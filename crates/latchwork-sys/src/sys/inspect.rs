@@ -143,13 +143,23 @@ fn parse_shared(line: &[u8]) -> Option<Memory> {
 /// When a thread started, in nanoseconds since boot, rounded down to the kernel's tick; `None` if there is no
 /// such thread, or only its exit status is left.
 pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
+    let (started, is_gone) = started(&format!("/proc/{process}/task/{thread}/stat"))?;
+    (!is_gone).then_some(started)
+}
+
+/// As [`thread_started`], for a process; also if only its exit status is left.
+pub(super) fn process_started(process: u32) -> Option<u64> {
+    Some(started(&format!("/proc/{process}/stat"))?.0)
+}
+
+/// The start in such a file, and whether only an exit status is left.
+fn started(path: &str) -> Option<(u64, bool)> {
     const START_TIME_AFTER_STATE: usize = 18;
     let _undisturbed = Undisturbed::begin();
-    let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
+    let stat = std::fs::read(path).ok()?;
     let mut fields = fields_after_name(&stat)?;
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
+    let is_gone = matches!(fields.next()?, "Z" | "X");
     let ticks: u64 = fields.nth(START_TIME_AFTER_STATE)?.parse().ok()?;
-    Some(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
+    let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    Some((ticks.saturating_mul(tick), is_gone))
 }

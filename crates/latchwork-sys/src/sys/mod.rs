@@ -57,6 +57,8 @@ pub mod proc_file;
 #[cfg(not(loom))]
 pub mod process;
 #[cfg(not(loom))]
+pub mod process_identity;
+#[cfg(not(loom))]
 pub mod process_mark;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub mod robust_list;

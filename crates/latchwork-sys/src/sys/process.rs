@@ -113,12 +113,16 @@ pub enum Ended {
 /// Reaps a child of any kind; `block` waits for its end. `None`: it is still running. `CHILD`: it is no child
 /// of this process, it was reaped already, or `pid` is 0.
 pub fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errno> {
+    wait_for(pid, libc::__WALL | if block { 0 } else { libc::WNOHANG })
+}
+
+/// Reaps a child as the flags say.
+pub(super) fn wait_for(pid: u32, flags: c_int) -> Result<Option<(Ended, Usage)>, Errno> {
     // The kernel would take 0 for any child of this process's group.
     if pid == 0 {
         return Err(Errno::CHILD);
     }
     let (mut status, mut usage) = (0, limits::no_usage());
-    let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
     // SAFETY: the kernel writes only the two variables.
     let mut wait =
         || unsafe { libc::wait4(pid.cast_signed(), &raw mut status, flags, &raw mut usage) };
@@ -176,7 +180,7 @@ pub fn has_ended(pid: u32) -> bool {
 }
 
 /// Whether such a child has ended.
-fn look_for_child(kind: libc::idtype_t, id: u32) -> Result<bool, Errno> {
+pub(super) fn look_for_child(kind: libc::idtype_t, id: u32) -> Result<bool, Errno> {
     let _undisturbed = Undisturbed::begin();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();

@@ -71,6 +71,7 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
         process::discard_c_output();
     }
     let record = context.record;
+    record.identify();
     // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
     let mut request: &Request = unsafe { record.request() };
     let joined = join_region(record, request.settings.name());

@@ -205,8 +205,10 @@ impl Coproc {
         Ok(Exit { usage, ..published })
     }
 
-    /// Sends a signal. The signal cannot reach another process: the kernel keeps the ID until the process is reaped,
-    /// and the signal is sent through a pidfd.
+    /// Sends a signal. The signal cannot reach another process, not even a child that got the ID after other code of this process had
+    /// reaped the coproc: the signal is sent through a pidfd, which is compared with what the coproc noted at its start. (Before Linux
+    /// 6.9 that is the time: a child that got the ID within the same 10 ms is not told from the coproc, and none if `/proc` cannot be
+    /// read.)
     /// A coproc from the pool discards the signals that arrive before its function starts, so the call waits until then, unless
     /// the signal is `SIGKILL` or `SIGCONT`. One that was stopped while it was ready starts when it is continued.
     ///
@@ -356,12 +358,10 @@ impl Coproc {
         if let Some(descriptor) = &process.descriptor {
             return Ok(Arc::clone(descriptor));
         }
-        match process::open_process(self.pid) {
-            // If other code has reaped the process, its ID may be another process's, which is not a child of this one.
-            Ok(descriptor) if process::is_child(&descriptor) => {
-                Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor))))
-            }
-            Ok(_) | Err(Errno::SRCH) => Err(JoinError::Taken),
+        // If other code has reaped the process, its ID may be another process's, or another child's.
+        match self.record.identity().open(self.pid) {
+            Ok(descriptor) => Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor)))),
+            Err(Errno::CHILD | Errno::SRCH) => Err(JoinError::Taken),
             Err(error) => Err(failed("pidfd_open")(error)),
         }
     }
@@ -398,11 +398,11 @@ impl Coproc {
     fn try_reap(&self) -> Result<Option<(Ended, Usage)>, JoinError> {
         let mut process = self.process.lock();
         if process.reaped.is_none() {
-            process.reaped = match process::reap(self.pid, false) {
+            process.reaped = match self.record.reap(self.pid) {
                 Ok(None) => return Ok(None),
                 Ok(Some(ended)) => Some(Ok(ended)),
                 Err(Errno::CHILD) => Some(Err(())),
-                Err(error) => return Err(failed("wait4")(error)),
+                Err(error) => return Err(failed("waitid")(error)),
             };
             // Relaxed: only the zygote reads it, if this process dies.
             self.record.pid.store(0, Ordering::Relaxed);
@@ -426,6 +426,7 @@ impl Drop for Coproc {
         }
         let reaped = self.process.get_mut().reaped.is_some();
         let done = self.record.state() == record::DONE;
+        let identity = self.record.identity();
         let record = if reaped || done {
             // SAFETY: the coproc does not touch its record any more (invariant 2).
             unsafe { self.record.free() };
@@ -436,6 +437,7 @@ impl Drop for Coproc {
         if !reaped {
             reap::reap_later(Unreaped {
                 pid: self.pid,
+                identity,
                 record,
                 ending: done,
                 not_before: (done && self.pooled).then(|| Deadline::after(child::EXIT_DELAY)),

@@ -70,7 +70,9 @@
 //! Coprocs have no exit signal: they send no SIGCHLD, and `waitpid(-1)` does not report them. The runtime reaps them
 //! itself. But the kernel gives the exit signal SIGCHLD to a coproc that becomes another program by `exec`: a
 //! `waitpid(-1)` of the host may then reap it, or an ignored SIGCHLD may discard its status, and a join then returns
-//! [`JoinError::Taken`].
+//! [`JoinError::Taken`]. That is so, too, if the kernel has given its ID to another child meanwhile, which is neither
+//! signalled nor reaped. (With two exceptions: before Linux 6.9, that of [`Coproc::kill`]; and with no free descriptor a join
+//! or a spawn goes by the ID alone.)
 //!
 //! A coproc that is never joined (it is [detached](Attributes::detached), or its handle was dropped) is a zombie from
 //! its end until the next spawn or join, or a call of [`reap_ended`].

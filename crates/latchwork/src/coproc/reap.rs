@@ -9,6 +9,7 @@ use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::mutex::Mutex;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::process;
+use crate::sys::process_identity::ProcessIdentity;
 use crate::sys::process_mark::ProcessMark;
 use crate::sys::thread;
 use crate::time::Deadline;
@@ -28,7 +29,8 @@ pub(super) const NO_DESCRIPTOR_CHECK: Duration = Duration::from_millis(1);
 /// A process to reap.
 pub(super) struct Unreaped {
     pub(super) pid: u32,
-    /// Freed when the process has been reaped.
+    pub(super) identity: ProcessIdentity,
+    /// Freed when the process has been reaped; `None` if it was freed when the function had ended.
     pub(super) record: Option<Ref>,
     /// The task has ended, so the process ends at once.
     pub(super) ending: bool,
@@ -84,6 +86,7 @@ pub(super) fn reap_later(entry: Unreaped) {
 pub(super) fn abandon(record: Ref, ending: bool) {
     reap_later(Unreaped {
         pid: record.pid.load(Ordering::Relaxed),
+        identity: record.identity(),
         record: Some(record),
         ending,
         not_before: None,
@@ -110,7 +113,7 @@ fn check_entries(most: usize) {
     for _ in 0..most.min(entries.len()) {
         if let Some(entry) = entries.pop_front() {
             let is_due = entry.not_before.is_none_or(Deadline::has_passed);
-            if is_due && try_reap(entry.pid) {
+            if is_due && entry.try_reap() {
                 entry.close();
             } else {
                 entries.push_back(entry);
@@ -126,8 +129,8 @@ pub(super) fn reap_all() {
     let entries: Vec<Unreaped> = list.entries.lock().drain(..).collect();
     let until = Deadline::after(ENDING);
     for entry in entries {
-        let has_ended = || entry.ending && reap_until(entry.pid, until);
-        if try_reap(entry.pid) || has_ended() || entry.kill_unused() {
+        let has_ended = || entry.ending && entry.reap_until(until);
+        if entry.try_reap() || has_ended() || entry.kill_unused() {
             entry.close();
         } else {
             reap_later(entry);
@@ -135,32 +138,41 @@ pub(super) fn reap_all() {
     }
 }
 
-fn try_reap(pid: u32) -> bool {
-    !matches!(process::reap(pid, false), Ok(None))
-}
+impl Unreaped {
+    /// Reaps it if it has ended; returns whether it is gone.
+    fn try_reap(&self) -> bool {
+        let reaped = match &self.record {
+            Some(record) => record.reap(self.pid),
+            // Its function has ended.
+            None => self.identity.reap_clone(self.pid),
+        };
+        !matches!(reaped, Ok(None))
+    }
 
-/// Reaps a process if it ends before a deadline; returns whether it is gone.
-fn reap_until(pid: u32, until: Deadline) -> bool {
-    loop {
-        if try_reap(pid) || until.has_passed() {
-            return try_reap(pid);
-        }
-        let waited = process::open_process(pid)
-            .and_then(|process| process::wait_for_end(process, Some(until)));
-        if waited.is_err() {
-            thread::sleep_until(Deadline::after(NO_DESCRIPTOR_CHECK).min(until));
+    /// Reaps it if it ends before a deadline; returns whether it is gone.
+    fn reap_until(&self, until: Deadline) -> bool {
+        loop {
+            if self.try_reap() {
+                return true;
+            }
+            if until.has_passed() {
+                return self.try_reap();
+            }
+            let waited = process::open_process(self.pid)
+                .and_then(|process| process::wait_for_end(process, Some(until)));
+            if waited.is_err() {
+                thread::sleep_until(Deadline::after(NO_DESCRIPTOR_CHECK).min(until));
+            }
         }
     }
-}
 
-impl Unreaped {
     /// Kills a process that has not run its function, and never will; returns whether it is gone.
     fn kill_unused(&self) -> bool {
         let is_unused = |record: &Ref| matches!(record.state(), record::CLOSED | record::FAILED);
         let killed = self.ending
             && self.record.as_ref().is_some_and(is_unused)
             && process::kill_child(self.pid).is_ok();
-        killed && reap_until(self.pid, Deadline::after(ENDING))
+        killed && self.reap_until(Deadline::after(ENDING))
     }
 
     fn close(self) {

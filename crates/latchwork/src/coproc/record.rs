@@ -36,6 +36,8 @@ use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, Region};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
+use crate::sys::process::Ended;
+use crate::sys::process_identity::ProcessIdentity;
 use crate::sys::sockets::MAX_DESCRIPTORS;
 use crate::sys::{process, thread};
 use crate::text::whole_characters;
@@ -113,6 +115,8 @@ pub(super) struct Record {
     pub(super) pid: AtomicU32,
     /// The processor on which the function began: a hint for a joiner that spins.
     processor: AtomicU32,
+    /// Which process had that ID; zeros before the coproc has noted it.
+    identity: [AtomicU64; 2],
     /// Slot and generation in the region's task table; 0 before the coproc has joined.
     task: AtomicU64,
     /// The attribute that failed and its error, or the result.
@@ -319,6 +323,30 @@ impl Record {
             self.pid.store(0, Relaxed);
         }
         ended
+    }
+
+    /// Notes which process the calling coproc is.
+    pub(super) fn identify(&self) {
+        let ProcessIdentity { inode, seen } = ProcessIdentity::own();
+        for (place, value) in self.identity.iter().zip([inode, seen]) {
+            // Relaxed: the Release store of the state publishes it.
+            place.store(value, Relaxed);
+        }
+    }
+
+    /// Which process the coproc is, once the state is `READY` or later.
+    pub(super) fn identity(&self) -> ProcessIdentity {
+        let [inode, seen] = [0, 1].map(|index: usize| self.identity[index].load(Relaxed));
+        ProcessIdentity { inode, seen }
+    }
+
+    /// Reaps its process, which has this ID, if it has ended; `None` if not. `CHILD`: other code has reaped it.
+    pub(super) fn reap(&self, pid: u32) -> Result<Option<(Ended, Usage)>, Errno> {
+        match self.state() {
+            // Its function has ended, or never ran.
+            FAILED | DONE | CLOSED => self.identity().reap_clone(pid),
+            _ => self.identity().reap(pid),
+        }
     }
 
     /// The request.
