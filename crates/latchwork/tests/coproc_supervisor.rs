@@ -160,6 +160,23 @@ fn in_a_child_of_a_fork_the_parents_coprocs_are_lost() {
     assert!(matches!(&events[..], [only] if matches!(only.what, Happening::Ended(_))));
 }
 
+/// The supervisor holds its handle, and is what waits for it.
+#[test]
+fn the_success_of_a_detached_coproc_is_no_failure() {
+    let _watchdog = latchwork_testkit::Watchdog::start("a detached coproc".into());
+    let region = region();
+    let mut supervisor = Supervisor::new(coproc_support::start(&region).unwrap());
+    supervisor.add(Spec::new("detached", |coprocs| {
+        coprocs.spawn_value(give, 0, &Attributes::new().detached())
+    }));
+    let events = supervisor.run_until(None);
+    let what: Vec<_> = events.iter().map(|event| &event.what).collect();
+    assert!(
+        matches!(what[..], [Happening::Started { .. }, Happening::Ended(exit)] if exit.is_success()),
+        "{events:?}"
+    );
+}
+
 #[test]
 fn a_start_is_reported_before_the_first_end() {
     let _watchdog = latchwork_testkit::Watchdog::start("a start".into());

@@ -135,7 +135,7 @@ impl Attributes {
     }
 
     /// It will not be joined: a later spawn or join, or [`reap_ended`](super::reap_ended), reaps it after its end.
-    /// Until then it is a zombie.
+    /// Until then it is a zombie. (A [`Supervisor`](super::Supervisor) waits for it nevertheless.)
     pub fn detached(mut self) -> Self {
         self.detached = true;
         self

@@ -182,6 +182,7 @@ impl Coproc {
     /// # Errors
     /// [`JoinError::Detached`]; see [`JoinError`].
     pub fn join(self) -> Result<Exit, JoinError> {
+        self.refuse_detached()?;
         self.wait(None)
     }
 
@@ -190,6 +191,12 @@ impl Coproc {
     /// # Errors
     /// [`JoinError::TimedOut`]; see [`JoinError`].
     pub fn join_until(&self, deadline: Deadline) -> Result<Exit, JoinError> {
+        self.refuse_detached()?;
+        self.wait(Some(deadline))
+    }
+
+    /// As [`Self::join_until`], also for a detached coproc, whose handle the caller has.
+    pub(super) fn end_until(&self, deadline: Deadline) -> Result<Exit, JoinError> {
         self.wait(Some(deadline))
     }
 
@@ -200,6 +207,7 @@ impl Coproc {
     /// # Errors
     /// As for [`Self::join`].
     pub fn join_reaped(self) -> Result<Exit, JoinError> {
+        self.refuse_detached()?;
         let published = self.wait(None)?;
         let (_, usage) = self.reap(None)?;
         Ok(Exit { usage, ..published })
@@ -260,13 +268,18 @@ impl Coproc {
         &self.record.region
     }
 
+    fn refuse_detached(&self) -> Result<(), JoinError> {
+        // In the child of a fork, `wait` says so.
+        if self.detached && self.is_own() {
+            return Err(JoinError::Detached);
+        }
+        Ok(())
+    }
+
     fn wait(&self, deadline: Option<Deadline>) -> Result<Exit, JoinError> {
         // Before any lock, which another thread of the parent may have held at the fork.
         if !self.made_by.is_own() {
             return Err(JoinError::OtherProcess);
-        }
-        if self.detached {
-            return Err(JoinError::Detached);
         }
         if self.is_alive() {
             // Done here, while the coproc still runs and before this thread sleeps.

@@ -35,7 +35,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A coproc that `start` starts. It is restarted [on failure](Restart::OnFailure), at most 5 times a minute, first
+    /// A coproc that `start` starts. The supervisor waits for its end also if it is
+    /// [detached](super::Attributes::detached). It is restarted [on failure](Restart::OnFailure), at most 5 times a minute, first
     /// after 10 ms, then after twice as long each time up to 5 s.
     pub fn new(
         name: &str,
@@ -316,7 +317,7 @@ impl Child {
         else {
             return;
         };
-        let (success, what) = match coproc.join_until(until) {
+        let (success, what) = match coproc.end_until(until) {
             Err(JoinError::TimedOut) => return,
             Ok(exit) => (exit.is_success(), Happening::Ended(exit)),
             Err(error) => (false, Happening::Lost(error)),
