@@ -68,14 +68,15 @@ fn a_ready_coproc_sleeps_on_its_own_record_alone() {
     });
 }
 
-#[test]
-fn ready_coprocs_of_a_creator_that_became_another_program_end() {
+/// Whether the ready coproc of a creator ends that becomes another program, after `before`.
+fn ready_coproc_ends_at_exec(before: fn()) {
     isolated(|| {
         let ready = Page::<AtomicU32>::new();
         let mut creator = Child::fork(|| {
             let coprocs = coproc_support::start_with(&region(), &Options::new().pool(1)).unwrap();
             assert_eq!(coprocs.fill(far()).unwrap(), 1);
             ready.store(named("ready")[0], Ordering::SeqCst);
+            before();
             let error = std::process::Command::new("sleep").arg("1000").exec();
             panic!("{error}");
         });
@@ -91,6 +92,21 @@ fn ready_coprocs_of_a_creator_that_became_another_program_end() {
         };
         until(ends);
         creator.kill();
+    });
+}
+
+#[test]
+fn ready_coprocs_of_a_creator_that_became_another_program_end() {
+    ready_coproc_ends_at_exec(|| ());
+}
+
+/// They check it themselves, every 10 seconds.
+#[test]
+fn ready_coprocs_of_a_creator_that_became_another_program_end_without_a_server_process() {
+    ready_coproc_ends_at_exec(|| {
+        let zygote = named("zygote")[0];
+        kill(zygote);
+        until(|| !runs(zygote));
     });
 }
 

@@ -18,6 +18,7 @@ use super::{Attribute, Ref, Request, record};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU32, AtomicUsize};
 use crate::backoff::{poll_briefly, yield_if_brief};
+use crate::region::heap::Owner;
 use crate::region::{AttachError, Region, has_messages};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
 use crate::sys::{futex, limits, process, scheduling, signals, thread};
@@ -35,8 +36,8 @@ const PANICKED: i32 = 101;
 /// The values of `code` in a record with a result.
 pub(super) const RESULT_RETURNED: u32 = 0;
 pub(super) const RESULT_PANICKED: u32 = 1;
-/// How often a ready coproc checks that its parent lives. The creator or the zygote closes its record; this check is
-/// for a coproc whose creator and zygote were both killed.
+/// How often a ready coproc checks that its creator lives, as the same program. The creator or the zygote closes its record; this
+/// check is for a coproc whose zygote was killed.
 const PARENT_CHECK: Duration = Duration::from_secs(10);
 
 /// Spawns at most this far apart are a burst: the pool wakes the next coproc before it is requested, and that coproc
@@ -50,9 +51,9 @@ pub(super) const EXIT_DELAY: Duration = Duration::from_millis(10);
 /// What a coproc finds in its copy of the memory.
 pub(super) struct CloneContext<'a> {
     pub(super) record: &'a Ref,
-    /// The zygote is copied. In a snapshot the copied process is the creator itself: handlers, output and descriptors are then
-    /// the creator's.
-    pub(super) is_of_zygote: bool,
+    /// The zygote's task, if the zygote is copied. In a snapshot the copied process is the creator itself: handlers, output and
+    /// descriptors are then the creator's.
+    pub(super) zygote: Option<Owner>,
     /// The address range of the arguments that `/proc` shows; empty if unknown.
     pub(super) arguments: Range<usize>,
     /// Descriptors of the copied process that this one must not keep.
@@ -65,7 +66,7 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
         // SAFETY: this process's copy of the descriptor, which nothing uses: its owner never runs here.
         unsafe { sockets::close_copy(*descriptor) };
     }
-    let snapshot = !context.is_of_zygote;
+    let snapshot = context.zygote.is_none();
     if snapshot {
         signals::reset_handlers();
         process::discard_c_output();
@@ -121,14 +122,24 @@ fn fail(record: &Ref, (attribute, error): (Attribute, Errno)) -> ! {
     process::exit(PANICKED)
 }
 
-/// Waits, ready, until there is work. Ends the process if the pool is closed or the parent is dead.
+/// Waits, ready, until there is work. Ends the process if the pool is closed, or the creator is dead or has become another program.
 ///
 /// It depends on its own record alone: the control record may be freed while this process is not scheduled.
 fn wait_for_work(context: &CloneContext<'_>) {
     let record = context.record;
     warm_up(context);
     // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
-    let creator = unsafe { record.request() }.creator;
+    let &mut Request {
+        creator, made_at, ..
+    } = unsafe { record.request() };
+    let inner = record.region.inner();
+    let is_parent_another = || {
+        process::parent() != creator
+            // An `exec` keeps the parent's ID, and ends its tasks. The zygote notices that; it is asked for first, since a creator
+            // whose tasks have merely left keeps its ready coprocs.
+            || context.zygote.is_none_or(|zygote| inner.life_word(zygote).is_none())
+                && !inner.has_tasks_of(creator, made_at)
+    };
     let change = |from, to| {
         // AcqRel: pairs with the pool, which may be assigning work, or closing, at the same time.
         let changed = record.state.compare_exchange(from, to, AcqRel, Acquire);
@@ -139,7 +150,7 @@ fn wait_for_work(context: &CloneContext<'_>) {
         match record.state() {
             record::ASSIGNED => break,
             record::CLOSED => is_closed = true,
-            _ if process::parent() != creator => is_closed = change(record::READY, record::CLOSED),
+            _ if is_parent_another() => is_closed = change(record::READY, record::CLOSED),
             _ => {
                 let deadline = Some(Deadline::after(PARENT_CHECK));
                 let shared = futex::Sharing::Shared;

@@ -23,9 +23,9 @@
 //!    the store that unlinks it (the heap's intents). So a creator that is killed leaves each of its records in the chain,
 //!    or freed by the sweep of its task. The zygote then has that sweep done, and frees all records in the chain. A coproc
 //!    whose record is in no chain (its runtime has been dropped) frees its own record when its function has ended. (So a
-//!    record leaks if creator *and* zygote are killed, or the creator and a coproc whose runtime has been dropped. The
-//!    control record, which begins the chain, also leaks if the creator is killed before the zygote has started; and the control
-//!    record with all records, if the creator is killed after the zygote has ended.)
+//!    record leaks if creator *and* zygote are killed, if the creator becomes another program, or if the creator and a coproc
+//!    whose runtime has been dropped are killed. The control record, which begins the chain, also leaks if the creator is killed
+//!    before the zygote has started; and the control record with all records, if the creator is killed after the zygote has ended.)
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
@@ -34,6 +34,7 @@ use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use crate::mutex::Mutex;
 use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, Region};
+use crate::sys::clock::since_boot;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
 use crate::sys::process::Ended;
@@ -84,6 +85,8 @@ pub(super) struct Request {
     pub(super) settings: Settings,
     /// The process that requests the coproc.
     pub(super) creator: u32,
+    /// When its record was added to the chain, since boot: a task of the creator's had joined by then.
+    pub(super) made_at: u64,
     /// Whether it is made ahead, for the pool.
     pub(super) pooled: bool,
     /// The descriptors to pass, as numbers in the process that is cloned. `descriptor_count` is how many must arrive.
@@ -100,6 +103,7 @@ impl Request {
             call: None,
             settings: Settings::named("ready"),
             creator,
+            made_at: 0,
             pooled,
             descriptors: [-1; MAX_DESCRIPTORS],
             descriptor_count: 0,
@@ -242,9 +246,10 @@ impl Chain {
     }
 
     /// A new record in the chain.
-    pub(super) fn add(self: &Arc<Self>, request: Request) -> Result<Ref, ObjectError> {
+    pub(super) fn add(self: &Arc<Self>, mut request: Request) -> Result<Ref, ObjectError> {
         let inner = self.control.region.inner();
         let task = inner.task()?;
+        request.made_at = since_boot();
         let mut record = Ref::private(&self.control.region, request)?;
         let _lock = self.lock.lock();
         let first = self.control.next.load(Relaxed);

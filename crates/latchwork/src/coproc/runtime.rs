@@ -144,7 +144,7 @@ impl Runtime {
         let record = self.chain.add(request)?;
         let context = CloneContext {
             record: &record,
-            is_of_zygote: false,
+            zygote: None,
             arguments: self.arguments.clone(),
             close: &[],
         };

@@ -422,7 +422,7 @@ impl Server<'_> {
         };
         let context = CloneContext {
             record,
-            is_of_zygote: true,
+            zygote: self.context.control.task(),
             arguments: self.context.arguments.clone(),
             close: &[self.context.socket, self.parent.as_fd()],
         };
