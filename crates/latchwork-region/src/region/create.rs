@@ -121,7 +121,9 @@ impl RegionOptions {
     /// whether they use it or not, and so does a runtime's server process. By default the name stays.
     ///
     /// It also stays if the last process exits while another of its threads is a task of the region, or a handle is in use,
-    /// such as one in a static; or if it is the child of a fork by a task of the region.
+    /// such as one in a static; or if it is the child of a fork by a task of the region. And it stays if the last process is a
+    /// runtime's server process, which has all regions that its creator had attached when the runtime started: the library ends
+    /// it by SIGKILL. `latchwork gc` then removes the name.
     pub fn unlink_at_last_detach(mut self, unlink: bool) -> Self {
         self.unlink_at_last_detach = unlink;
         self

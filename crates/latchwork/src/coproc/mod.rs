@@ -31,10 +31,14 @@
 //! | --- | --- | --- |
 //! | is a copy of | the process when the runtime started | the calling thread, now |
 //! | cost grows with | the size of the process *then* | the size of the process now |
-//! | descriptors | 0, 1, 2, the region, those passed | all |
+//! | descriptors | 0, 1, 2, those passed, those of regions (below) | all |
 //! | locks of other threads | free | copied held, never released |
 //! | statics | as they were then | as they are now |
 //! | runs | a function with an argument in the region, or by value | that, or a closure |
+//!
+//! A clean coproc and the server process have all regions that the creator had attached when the runtime started, not only
+//! the runtime's: mapped writable, each with an open descriptor. Attach what coprocs must not have after that. (If the
+//! server process dies, the next one has the regions that the creator has then.)
 //!
 //! Start the runtime early, before other threads and large data. (A later start is checked, see [`Coprocs::new`].) A
 //! clean start does not contain code that `dlopen` loaded after the runtime started.
