@@ -21,6 +21,14 @@ impl Mark {
         self.0.load(Ordering::Relaxed) == Self::of(address)
     }
 
+    /// A thread that is not checked has destroyed the object at this address: the checker's records are not of the next one.
+    pub(crate) fn forget(&self, address: usize) {
+        if self.is_of(address) {
+            // Relaxed: no thread may use the object any more.
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// A destroyed object has the mark with these bits inverted.
     const ENDED: u64 = u64::MAX;
 

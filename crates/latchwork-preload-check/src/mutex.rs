@@ -221,6 +221,9 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
         object::check_destroyed(mutex, at);
         let lock = object::mutex(mutex);
         let result = destroy(lock, at, || real::pthread_mutex_destroy(mutex));
+        if result == 0 && lock.is_none() {
+            (*mutex).mark.forget(mutex.addr());
+        }
         // It was not destroyed, and its holder still holds it.
         if let Some(lock) = lock
             && result == libc::EBUSY

@@ -274,7 +274,9 @@ unsafe extern "C" fn end(rwlock: *mut RwLock, at: usize) -> c_int {
         (*rwlock).check_destroyed(at);
         let lock = object::rwlock(rwlock);
         let result = destroy(lock, at, || real::pthread_rwlock_destroy(rwlock));
-        if result == 0 && lock.is_some() {
+        if result == 0 && lock.is_none() {
+            (*rwlock).mark.forget(rwlock.addr());
+        } else if result == 0 {
             (*rwlock).mark_destroyed();
         }
         judged(result, rwlock, Kind::RwLock, "pthread_rwlock_destroy", at)

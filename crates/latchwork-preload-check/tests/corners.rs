@@ -83,6 +83,13 @@ fn a_lock_that_another_thread_has_released_is_its_next_owners() {
     assert_eq!(rules, [true], "{found}");
 }
 
+/// The checker has ended in the thread before that.
+#[test]
+fn a_lock_that_a_threads_last_destructor_destroys_can_be_initialised_again() {
+    let found = findings("destroyed_late", None, "");
+    assert!(found.is_empty(), "{found}");
+}
+
 #[test]
 fn a_lock_that_only_the_second_attempt_acquires_is_held() {
     let found = findings("ceiling", None, "");

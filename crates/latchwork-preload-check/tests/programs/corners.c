@@ -238,6 +238,27 @@ static void handed_over(void) {
     CHECK(pthread_mutex_unlock(&mutex) == 0 && pthread_join(thread, NULL) == 0);
 }
 
+/* A thread's last destructor destroys what the next thread gets. */
+static pthread_rwlock_t shared;
+static void destroy_both(void *of) {
+    CHECK(pthread_mutex_destroy(of) == 0 && pthread_rwlock_destroy(&shared) == 0);
+}
+static pthread_key_t key;
+static void *use_both(void *unused) {
+    CHECK(pthread_setspecific(key, &mutex) == 0);
+    CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_rwlock_rdlock(&shared) == 0 && pthread_rwlock_unlock(&shared) == 0);
+    return unused;
+}
+static void destroyed_late(void) {
+    CHECK(pthread_key_create(&key, destroy_both) == 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        CHECK(pthread_mutex_init(&mutex, NULL) == 0 && pthread_rwlock_init(&shared, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, use_both, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    }
+}
+
 /* Objects of a library that was set to work before the checker. */
 static void made_early(void) {
     void (*use)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "use_what_was_made_early");
@@ -247,7 +268,7 @@ static void made_early(void) {
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"unloaded_held", unloaded_held}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling}, {"made_early", made_early}, {"handed_over", handed_over},
+        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"unloaded_held", unloaded_held}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling}, {"made_early", made_early}, {"handed_over", handed_over}, {"destroyed_late", destroyed_late},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;
