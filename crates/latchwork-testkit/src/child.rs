@@ -238,11 +238,17 @@ pub(crate) fn is_in_futex(directory: &str) -> bool {
         .contains(&number)
 }
 
+/// Whether a sleep can be on several words. If not, a task that sleeps in a region wakes 20 times a second.
+#[must_use]
+pub fn has_futex_waitv() -> bool {
+    latchwork_sys::sys::probe::futex_waitv().is_ok()
+}
+
 /// Whether a process sleeps in a region and a death there ends its sleep. In the sleep by which a wait may begin, none does; that
 /// one is on one or two words in all waits of the tests. Without `futex_waitv`, whether it sleeps.
 #[must_use]
 pub fn is_in_region_sleep(process: i32) -> bool {
-    let watches = latchwork_sys::sys::probe::futex_waitv().is_ok();
+    let watches = has_futex_waitv();
     call_of_sleeper(&format!("/proc/{process}")).is_some_and(|(number, words)| match number {
         SYS_FUTEX_WAITV => words > 2,
         _ => !watches && number == libc::SYS_futex,

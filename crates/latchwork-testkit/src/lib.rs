@@ -70,7 +70,7 @@ mod trial;
 mod wall_clock;
 mod watchdog;
 
-pub use child::{Child, Exit, die, is_in_region_sleep, region_sleep_words};
+pub use child::{Child, Exit, die, has_futex_waitv, is_in_region_sleep, region_sleep_words};
 pub use compile::compile;
 pub use counted::{calls_in, count_calls};
 pub use dying_thread::in_dying_thread;

@@ -10,7 +10,7 @@
 #include <latchwork/region.h>
 
 #define NAME rtems_build_name('F', 'O', 'R', 'K')
-#define FORKS 300
+#define FORKS 150
 
 static int must_end;
 

@@ -3,8 +3,8 @@
 
 #include "check.h"
 
-#define MUTEXES 2000
-#define FORKS 300
+#define MUTEXES 500
+#define FORKS 100
 
 static int must_end;
 
